@@ -1,0 +1,190 @@
+"""What is committed: nothing of one machine, nothing secret, nothing unpinned, nothing without a first sentence."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.wording import RUNES
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_LINES = 800
+
+# In parts, or this file would be the first to break its rule.
+REGISTRY_HOSTS = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("deb", "debian", "org"),
+        ("security", "debian", "org"),
+        ("proxy", "golang", "org"),
+        ("crates", "io"),
+    )
+]
+# Names set aside for examples, which no mail reaches.
+EXAMPLE_DOMAIN = re.compile(r"(^|\.)(example(\.(com|net|org))?|invalid|test|localhost)$")
+EMAIL = re.compile(r"[\w.+-]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,})")
+KEYS = re.compile(
+    r"(?<![A-Za-z0-9])(sk-[A-Za-z0-9_-]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|AIza[\w-]{35}|xox[abp]-[\w-]{10,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+MADE_UP_KEY = re.compile(r"example|fake|test|not-a-key|0000|1234|abcd", re.IGNORECASE)
+
+
+def committed_files() -> list[Path]:
+    """Files of the repository, and those that the next commit could add."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip(f"this is no git checkout: {listed.stderr.strip()}")
+    return [path for name in sorted(listed.stdout.split("\0")) if name and (path := ROOT / name).is_file()]
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """`(file:line, text)` of all text files."""
+    for path in committed_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), start=1):
+            yield f"{path.relative_to(ROOT)}:{number}", line
+
+
+def lines_with(pattern: re.Pattern[str]) -> list[str]:
+    """Where the pattern occurs, without the find itself: it may be a secret."""
+    return [where for where, line in lines() if pattern.search(line)]
+
+
+def python_files() -> list[Path]:
+    """All Python files of the repository."""
+    return [path for path in committed_files() if path.suffix == ".py"]
+
+
+def notebooks() -> Iterator[tuple[str, dict]]:
+    """Name and content of each notebook."""
+    for path in committed_files():
+        if path.suffix == ".ipynb":
+            yield path.name, json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_no_file_names_a_package_registry():
+    """WB-FRESH-03."""
+    assert lines_with(re.compile("|".join(map(re.escape, REGISTRY_HOSTS)))) == []
+
+
+def test_no_file_holds_a_path_of_this_machine():
+    paths = {ROOT, ROOT.parent, Path.home()} - {Path("/"), Path(tempfile.gettempdir())}
+    assert lines_with(re.compile("|".join(rf"(?<![\w.-]){re.escape(str(path))}/" for path in paths))) == []
+
+
+def test_no_file_holds_a_mail_address():
+    found = [
+        where for where, line in lines() if any(not EXAMPLE_DOMAIN.search(host.lower()) for host in EMAIL.findall(line))
+    ]
+    assert found == []
+
+
+def test_no_file_holds_a_key():
+    found = [where for where, line in lines() if any(not MADE_UP_KEY.search(key[0]) for key in KEYS.finditer(line))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "is_found"),
+    [
+        (KEYS, "key = 'sk-" + "Zq8" * 9 + "'", True),
+        (KEYS, "-----BEGIN RSA " + "PRIVATE KEY-----", True),
+        (KEYS, "the task-" + "abcdefgh" * 4, False),
+        (EMAIL, "write to ana" + "@" + "mail.org", True),
+        (EMAIL, "@pytest.fixture", False),
+        (EMAIL, "left @ right.T", False),
+    ],
+    ids=["key", "private-key", "word", "mail", "decorator", "matrix-product"],
+)
+def test_the_patterns_find_what_they_are_for(pattern, text, is_found):
+    assert bool(pattern.search(text)) is is_found
+
+
+def test_every_locked_package_has_a_version_and_hashes_and_no_address():
+    """WB-FRESH-03, SEC-16."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.split(r"\n(?=[a-z0-9])", re.sub(r"^#.*\n", "", lock, flags=re.MULTILINE).strip())
+    assert [entry.split()[0] for entry in entries if not re.match(r"[a-z0-9._-]+==\S+", entry)] == []
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+    assert "://" not in lock
+
+
+def test_everything_the_project_asks_for_is_locked():
+    """WB-FRESH-03, SEC-16."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    asked = [
+        *project["project"]["dependencies"],
+        *project["dependency-groups"]["dev"],
+        *project["build-system"]["requires"],
+    ]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", lock, flags=re.MULTILINE))
+    assert {re.split(r"[<>=!~\[; ]", name, maxsplit=1)[0] for name in asked} - locked == set()
+
+
+def test_no_notebook_is_stored_with_an_error():
+    found = [
+        name
+        for name, content in notebooks()
+        for cell in content["cells"]
+        if any(output["output_type"] == "error" for output in cell.get("outputs", []))
+    ]
+    assert found == []
+
+
+def test_every_notebook_is_stored_as_one_run_from_top_to_bottom():
+    for name, content in notebooks():
+        counts = [cell["execution_count"] for cell in content["cells"] if cell["cell_type"] == "code"]
+        assert counts == list(range(1, len(counts) + 1)), name
+
+
+def test_every_notebook_starts_with_prose_and_names_no_version():
+    for name, content in notebooks():
+        assert content["cells"][0]["cell_type"] == "markdown", name
+        assert set(content["metadata"]) == {"kernelspec", "language_info"}, f"{name}: run `make notebooks`"
+        assert "version" not in content["metadata"]["language_info"], f"{name}: run `make notebooks`"
+
+
+def test_every_module_says_what_it_is():
+    found = [
+        str(path.relative_to(ROOT))
+        for path in python_files()
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+def test_a_very_long_module_says_why_it_is_one_thing():
+    found = []
+    for path in python_files():
+        text = path.read_text(encoding="utf-8")
+        if text.count("\n") > MAX_LINES and "one thing" not in (ast.get_docstring(ast.parse(text)) or ""):
+            found.append(f"{path.relative_to(ROOT)}: say in its docstring why it is one thing, or split it")
+    assert found == []
+
+
+@pytest.mark.parametrize(("sentence", "runes"), RUNES.values(), ids=RUNES.keys())
+def test_a_fixed_sentence_has_the_length_of_the_reference(sentence, runes):
+    """ASM-CMP-30, ASM-CMP-32, ASM-CMP-33, ASM-INJ-10, ASM-INTRA-14, SUM-FIT-07, SUM-FIT-08, SUM-REQ-05."""
+    assert len(sentence) == runes

@@ -1,0 +1,130 @@
+"""Session Summary Workbench: replay recorded conversations through a session-summary engine, and ship it.
+
+The way of the data, which the alphabetical listing hides:
+recordings -> session -> store -> summary -> context -> service -> agent -> replay -> evaluate -> report.
+
+Names below are loaded when they are first used, so `import workbench` is light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from workbench.version import __version__
+
+if TYPE_CHECKING:
+    from workbench import report
+    from workbench.agent.agent import LLMAgent
+    from workbench.agent.runner import Runner, RunOptions
+    from workbench.agent.tools import FunctionTool
+    from workbench.call import CallContext
+    from workbench.config import RunConfig
+    from workbench.errors import WorkbenchError
+    from workbench.model.scripted import ScriptedModel
+    from workbench.model.types import Message, Request, Response, ToolCall
+    from workbench.model.windows import register_model_context_window
+    from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07, TRPC_AGENT_GO_2026_08
+    from workbench.recordings import Conversation, load_recordings, write_recording
+    from workbench.recordings.generate import generate_conversation
+    from workbench.replay.replay import replay
+    from workbench.replay.runs import Run, RunSet, load_runs
+    from workbench.service.in_memory import InMemorySessionService
+    from workbench.service.run_sync import run_sync
+    from workbench.session.types import Event, Session, SessionKey, Summary
+    from workbench.summary.dynamic import DynamicSummarizer
+    from workbench.summary.summarizer import Summarizer
+    from workbench.tokens import SimpleTokenCounter, TiktokenCounter, set_token_counter
+
+_HOMES = {
+    "CallContext": "workbench.call",
+    "Conversation": "workbench.recordings",
+    "DynamicSummarizer": "workbench.summary.dynamic",
+    "Event": "workbench.session.types",
+    "FunctionTool": "workbench.agent.tools",
+    "InMemorySessionService": "workbench.service.in_memory",
+    "LLMAgent": "workbench.agent.agent",
+    "Message": "workbench.model.types",
+    "Request": "workbench.model.types",
+    "Response": "workbench.model.types",
+    "Run": "workbench.replay.runs",
+    "RunConfig": "workbench.config",
+    "RunOptions": "workbench.agent.runner",
+    "RunSet": "workbench.replay.runs",
+    "Runner": "workbench.agent.runner",
+    "SEED": "workbench.profiles",
+    "ScriptedModel": "workbench.model.scripted",
+    "Session": "workbench.session.types",
+    "SessionKey": "workbench.session.types",
+    "SimpleTokenCounter": "workbench.tokens",
+    "Summarizer": "workbench.summary.summarizer",
+    "Summary": "workbench.session.types",
+    "TRPC_AGENT_GO_2026_07": "workbench.profiles",
+    "TRPC_AGENT_GO_2026_08": "workbench.profiles",
+    "TiktokenCounter": "workbench.tokens",
+    "ToolCall": "workbench.model.types",
+    "WorkbenchError": "workbench.errors",
+    "generate_conversation": "workbench.recordings.generate",
+    "load_recordings": "workbench.recordings",
+    "load_runs": "workbench.replay.runs",
+    "register_model_context_window": "workbench.model.windows",
+    "replay": "workbench.replay.replay",
+    "report": "workbench",
+    "run_sync": "workbench.service.run_sync",
+    "set_token_counter": "workbench.tokens",
+    "write_recording": "workbench.recordings",
+}
+
+__all__ = [
+    "SEED",
+    "TRPC_AGENT_GO_2026_07",
+    "TRPC_AGENT_GO_2026_08",
+    "CallContext",
+    "Conversation",
+    "DynamicSummarizer",
+    "Event",
+    "FunctionTool",
+    "InMemorySessionService",
+    "LLMAgent",
+    "Message",
+    "Request",
+    "Response",
+    "Run",
+    "RunConfig",
+    "RunOptions",
+    "RunSet",
+    "Runner",
+    "ScriptedModel",
+    "Session",
+    "SessionKey",
+    "SimpleTokenCounter",
+    "Summarizer",
+    "Summary",
+    "TiktokenCounter",
+    "ToolCall",
+    "WorkbenchError",
+    "__version__",
+    "generate_conversation",
+    "load_recordings",
+    "load_runs",
+    "register_model_context_window",
+    "replay",
+    "report",
+    "run_sync",
+    "set_token_counter",
+    "write_recording",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+    value = import_module("workbench.report") if name == "report" else getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,465 @@
+"""The command line: each command parses, calls one function of the library, prints.
+
+In: arguments. Out: a table on stdout (or one JSON object with `--json`), progress on stderr, and an exit
+code: 0 fine, 2 configuration, 3 input, 4 store, 5 model, 1 anything else, 130 interrupted. Implements WB-CLI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from workbench.errors import ConfigError, WorkbenchError, nearest_name
+from workbench.version import __version__
+
+if TYPE_CHECKING:
+    from workbench.config import RunConfig
+    from workbench.recordings import Recordings
+
+EXIT_INPUT = 3
+EXIT_INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Argparse whose errors name the nearest valid option."""
+
+    def error(self, message: str) -> NoReturn:
+        hint = ""
+        if message.startswith("unrecognized arguments: "):
+            wrong = message.removeprefix("unrecognized arguments: ").split()[0].split("=")[0]
+            message = f"unknown option {wrong}"
+            hint = nearest_name(wrong, self._option_string_actions)
+        elif "invalid choice: " in message:
+            wrong = message.split("invalid choice: ")[1].split("'")[1]
+            for action in self._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    message = f"unknown command {wrong!r}"
+                    hint = nearest_name(wrong, action.choices) or "see `workbench --help`"
+        raise ConfigError(message, hint=hint or f"see `{self.prog} --help`")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. Errors are one line; `--debug` shows the traceback."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    try:
+        options = _parser().parse_args([argument for argument in arguments if argument != "--debug"])
+        run: Callable[[argparse.Namespace], int] = options.run
+        return run(options)
+    except WorkbenchError as error:
+        if debug:
+            raise
+        print(f"workbench: {error.one_line()}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("workbench: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # `workbench ... | head`
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"workbench: {text}; run again with --debug for the traceback", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="workbench",
+        description="Replay recorded conversations through the session-summary engine and see what each "
+        "configuration does to tokens, triggers and the prompt cache.",
+        epilog="Each command has its own help with an example: workbench replay --help",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"workbench {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    for name, add in _COMMANDS.items():
+        doc = (add.__doc__ or "").strip().split("\n\n")
+        command = commands.add_parser(
+            name,
+            help=doc[0],
+            description=doc[0],
+            epilog="example:\n  " + doc[-1].strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        add(command)
+    return parser
+
+
+# --- commands ----------------------------------------------------------------------------------------
+
+
+def _add_demo(command: argparse.ArgumentParser) -> None:
+    """Replay the bundled recordings under several configurations and write a report.
+
+    workbench demo --report reports/demo.html
+    """
+    command.add_argument("--report", default="reports/demo.html", metavar="FILE", help="where the report goes")
+    _add_run_options(command)
+    command.set_defaults(run=_demo)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from workbench.demo import demo_configs, demo_recordings
+    from workbench.replay.replay import replay
+
+    runs = replay(demo_recordings(), demo_configs(), runs=options.runs, jobs=options.jobs, fresh=options.fresh)
+    if options.json:
+        return _print_json({"runs": runs.facts(), "problems": [], "report": str(_report(runs, options.report))})
+    _print_runs(runs)
+    print(f"\nreport: {_report(runs, options.report)}")
+    print(f"runs:   {options.runs}  (look inside with: workbench sql \"SELECT * FROM calls LIMIT 5\")")
+    return 0
+
+
+def _add_import(command: argparse.ArgumentParser) -> None:
+    """Read recordings, say what was found, and optionally convert them to the native format.
+
+    workbench import chats.jsonl --to native.jsonl
+    """
+    _add_recording_options(command)
+    command.add_argument("--to", metavar="FILE", help="write what was read as native JSONL")
+    command.add_argument("--strict", action="store_true", help="exit with 3 when there is any problem")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=_import)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from workbench.recordings import write_recording
+
+    recordings = _load(options)
+    totals = recordings.totals()
+    if options.to:
+        write_recording(options.to, recordings)
+    if options.json:
+        _print_json(totals)
+    else:
+        for name in ("conversations", "events", "messages", "calls"):
+            print(f"{name:14}{totals[name]:>12,}")
+        for name, count in totals["formats"].items():
+            print(f"format {name}: {count:,} conversations")
+        for loss in recordings.losses:
+            print(f"note: {loss}")
+        for skipped in recordings.skipped:
+            print(f"skipped: {skipped.path}: {skipped.reason}")
+        _print_problems(recordings)
+        if options.to:
+            print(f"written: {options.to}")
+    has_problems = any(problem.severity == "problem" for problem in recordings.problems)
+    return EXIT_INPUT if options.strict and has_problems else 0
+
+
+def _add_replay(command: argparse.ArgumentParser) -> None:
+    """Replay recordings under one or more configurations.
+
+    workbench replay chats.jsonl --config today.toml --config tuned.toml --report reports/first.html
+    """
+    _add_recording_options(command)
+    command.add_argument(
+        "--config", action="append", default=[], metavar="FILE", help="TOML or JSON file; may be given several times"
+    )
+    command.add_argument("--profile", metavar="NAME", help="profile of the baseline when no --config is given")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="change an option in every configuration, e.g. --set trigger.token=2000",
+    )
+    command.add_argument("--summaries", choices=["extractive", "sized"], help="where summaries come from")
+    command.add_argument("--report", metavar="FILE", help="also write an HTML report")
+    _add_run_options(command)
+    command.set_defaults(run=_replay)
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from workbench.replay.replay import replay
+
+    configs = _configs(options)
+    recordings = _load(options)
+    runs = replay(recordings, configs, runs=options.runs, jobs=options.jobs, fresh=options.fresh)
+    report = _report(runs, options.report) if options.report else None
+    if options.json:
+        result = {"runs": runs.facts(), "problems": [problem.as_dict() for problem in recordings.problems]}
+        return _print_json(result | ({"report": str(report)} if report else {}))
+    _print_runs(runs)
+    _print_problems(recordings)
+    if report:
+        print(f"\nreport: {report}")
+    return 0
+
+
+def _add_sql(command: argparse.ArgumentParser) -> None:
+    """Ask the finished runs in SQL; every trace table has a run_file column in front.
+
+    workbench sql "SELECT run_file, count(*) FROM checks WHERE fired GROUP BY ALL"
+    """
+    command.add_argument("query", nargs="?", help="one SQL query")
+    command.add_argument("--tables", action="store_true", help="list tables and columns instead")
+    command.add_argument("--runs", default="runs", metavar="FOLDER", help="folder of the runs")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=_sql)
+
+
+def _sql(options: argparse.Namespace) -> int:
+    if options.tables or not options.query:
+        from workbench.replay.trace import TABLES
+
+        for table in TABLES.values():
+            print(f"\n{table.name}: {table.doc}")
+            for column in table.columns:
+                print(f"  {column.name:24}{column.type:10}{column.doc}")
+        return 0
+    from workbench.replay.runs import query_runs
+
+    columns, rows = query_runs(options.query, options.runs)
+    if options.json:
+        return _print_json({"columns": columns, "rows": [list(row) for row in rows]})
+    from workbench.report.terminal import text_table
+
+    print(text_table(columns, rows))
+    return 0
+
+
+def _add_report(command: argparse.ArgumentParser) -> None:
+    """Write the HTML report of finished runs.
+
+    workbench report --run today --run tuned --report reports/comparison.html
+    """
+    command.add_argument("--run", action="append", default=[], metavar="NAME", help="run id or name; default: all")
+    command.add_argument("--runs", default="runs", metavar="FOLDER", help="folder of the runs")
+    command.add_argument("--report", default="reports/report.html", metavar="FILE", help="where it goes")
+    command.set_defaults(run=_report_command)
+
+
+def _report_command(options: argparse.Namespace) -> int:
+    from workbench.replay.runs import load_runs
+
+    runs = load_runs(options.runs, options.run)
+    _print_runs(runs)
+    print(f"\nreport: {_report(runs, options.report)}")
+    return 0
+
+
+def _add_config(command: argparse.ArgumentParser) -> None:
+    """Check a configuration file, explain options, or print the JSON schema.
+
+    workbench config explain trigger
+    """
+    command.add_argument("action", choices=["check", "explain", "schema", "show"], help="what to do")
+    command.add_argument("names", nargs="*", metavar="FILE|OPTION", help="files to check, or options to explain")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=_config)
+
+
+def _config(options: argparse.Namespace) -> int:
+    from workbench.config import RunConfig, option_named, schema
+    from workbench.config import options as all_options
+
+    if options.action == "schema":
+        return _print_json(schema())
+    if options.action == "explain":
+        table = list(all_options())
+        if options.names:
+            wanted = [name if any(o.path == name for o in table) else option_named(name).path for name in options.names]
+            table = [o for o in table if any(o.path == name or o.path.startswith(name + ".") for name in wanted)]
+        if options.json:
+            return _print_json({"options": [option._asdict() for option in table]})
+        for option in table:
+            print(f"{option.path}  ({option.type}, default {option.default})\n    {option.doc}")
+        return 0
+    if not options.names:
+        raise ConfigError(f"config {options.action} needs a file", hint="give one or more TOML or JSON files")
+    loaded = [RunConfig.load(name) for name in options.names]
+    if options.json or options.action == "show":
+        return _print_json({config.label(): config.resolved() for config in loaded})
+    for name, config in zip(options.names, loaded, strict=True):
+        print(f"{name}: fine; {config.label()}, hash {config.config_hash[:12]}")
+    return 0
+
+
+def _add_conformance(command: argparse.ArgumentParser) -> None:
+    """Run recorded cases of the reference through the engine.
+
+    workbench conformance vectors/checkers.json --profile SEED
+    """
+    command.add_argument("files", nargs="+", metavar="FILE", help="vector files")
+    command.add_argument("--profile", action="append", default=[], metavar="NAME", help="default: all three")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=_conformance)
+
+
+def _conformance(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from workbench.conformance import run_file
+    from workbench.profiles import PROFILES, profile_named
+
+    profiles = [profile_named(name) for name in options.profile] or list(PROFILES.values())
+    results = [result for path in options.files for result in run_file(path, profiles)]
+    failed = [result for result in results if result.verdict == "failed"]
+    passed = len(results) - len(failed)
+    if options.json:
+        _print_json({"passed": passed, "failed": len(failed), "cases": [asdict(result) for result in results]})
+    else:
+        for result in failed:
+            print(f"{result.file} {result.id} {result.profile}: {result.difference}")
+        print(f"{passed} passed, {len(failed)} failed")
+    return 0 if passed and not failed else 1
+
+
+def _add_doctor(command: argparse.ArgumentParser) -> None:
+    """Say what this machine has and what is missing, with the command that brings it.
+
+    workbench doctor
+    """
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=_doctor)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from workbench.doctor import examine
+
+    findings = examine()
+    if options.json:
+        return _print_json({"findings": [finding._asdict() for finding in findings]})
+    for finding in findings:
+        mark = "ok     " if finding.found else "missing"
+        print(f"{mark}  {finding.name:28}{finding.detail}")
+        if not finding.found and finding.remedy:
+            print(f"         {'':28}-> {finding.remedy}")
+    return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    "demo": _add_demo,
+    "import": _add_import,
+    "replay": _add_replay,
+    "sql": _add_sql,
+    "report": _add_report,
+    "config": _add_config,
+    "conformance": _add_conformance,
+    "doctor": _add_doctor,
+}
+
+
+# --- shared pieces -----------------------------------------------------------------------------------
+
+
+def _add_recording_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("paths", nargs="+", metavar="PATH", help="files, folders or patterns")
+    command.add_argument("--format", default="auto", metavar="NAME", help="recording format; default: by content")
+    command.add_argument(
+        "--map",
+        metavar="FIELD=NAME,...",
+        help="columns of a corpus of dialogues, e.g. --map user=customer,assistant=agent,text=utterance",
+    )
+    command.add_argument("--observations", choices=["user", "tool"], help="role of observations")
+    command.add_argument("--gap", default="30s", help="synthetic clock: silence before each request")
+    command.add_argument("--step", default="2s", help="synthetic clock: time between events of a request")
+    command.add_argument("--zone", help="zone of times that have none, e.g. +08:00")
+    command.add_argument("--time-unit", choices=["s", "ms"], help="unit of numeric times")
+    command.add_argument("--assume-order", action="store_true", help="keep events without a time, in file order")
+    command.add_argument("--max-line-mb", type=int, default=64, help="longest line that is read")
+
+
+def _add_run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--runs", default="runs", metavar="FOLDER", help="folder of the runs")
+    command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes; one is best below 50,000 events")
+    command.add_argument("--fresh", action="store_true", help="replay even what is there already")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _load(options: argparse.Namespace) -> Recordings:
+    from workbench.clock import seconds_from_text
+    from workbench.recordings import load_recordings
+
+    try:
+        gap_s, step_s = seconds_from_text(options.gap), seconds_from_text(options.step)
+    except ValueError as error:
+        raise ConfigError(str(error), field="gap") from error
+    return load_recordings(
+        options.paths,
+        format=options.format,
+        map=_mapping(options.map),
+        gap_s=gap_s,
+        step_s=step_s,
+        observations=options.observations,
+        zone=options.zone,
+        time_unit=options.time_unit,
+        assume_order=options.assume_order,
+        max_line_mb=options.max_line_mb,
+    )
+
+
+def _mapping(text: str | None) -> dict[str, str] | None:
+    if not text:
+        return None
+    pairs = [pair.split("=", 1) for pair in text.split(",")]
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+        raise ConfigError.for_field("--map", text, "FIELD=NAME pairs joined by commas")
+    return {name.strip(): column.strip() for name, column in pairs}
+
+
+def _configs(options: argparse.Namespace) -> list[RunConfig]:
+    from workbench.config import RunConfig
+
+    configs = [RunConfig.load(path) for path in options.config]
+    if not configs:
+        configs = [RunConfig(name="no summary", **({"profile": options.profile} if options.profile else {}))]
+    elif options.profile:
+        configs = [config.replace(profile=options.profile) for config in configs]
+    changes = dict(_assignment(text) for text in options.set)
+    if options.summaries:
+        changes["summaries.source"] = options.summaries
+    return [config.replace(**changes) for config in configs] if changes else configs
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    from workbench.config import option_named
+
+    path, sign, value = text.partition("=")
+    if not sign:
+        raise ConfigError.for_field("--set", text, "OPTION=VALUE, for example trigger.token=2000")
+    option_named(path)
+    try:
+        return path, json.loads(value)
+    except json.JSONDecodeError:
+        return path, value
+
+
+def _print_runs(runs: Any) -> None:
+    from workbench.report.terminal import runs_table, sentence
+
+    print(runs_table(runs))
+    print()
+    baseline = next(iter(runs.values()))
+    for run in runs.values():
+        print(f"- {sentence(run, baseline)}")
+
+
+def _print_problems(recordings: Recordings) -> None:
+    for problem in recordings.problems:
+        print(f"{problem.severity}: {problem}", file=sys.stderr)
+
+
+def _print_json(value: Any) -> int:
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+    return 0
+
+
+def _report(runs: Any, path: str) -> Path:
+    from workbench.report.page import page
+
+    return Path(page(runs, path))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,366 @@
+"""`RunConfig`: everything that a configuration file can say, in one frozen value.
+
+In: TOML, JSON or Python values. Out: checked settings, their fully resolved form and its hash. The settings
+of each part live beside that part; this module gathers them (WB-CFG). `workbench.build` makes running
+objects of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from workbench.clock import seconds_from_text
+from workbench.context.settings import AgentSettings, CompactionSettings, TailoringSettings
+from workbench.errors import ConfigError, RecordingError, nearest_name
+from workbench.profiles import PROFILES, Profile, profile_named
+from workbench.service.settings import ServiceSettings
+from workbench.settings import Settings
+from workbench.summary.checkers import ContextThreshold
+from workbench.summary.summarizer import SummarySettings
+from workbench.tokens import DEFAULT_RUNES_PER_TOKEN
+
+
+def _seconds(value: Any) -> Any:
+    """`5m` as 300.0; numbers stay."""
+    if isinstance(value, str):
+        return seconds_from_text(value)
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+"""Seconds, or a text such as `30s`, `5m`, `1h30m`."""
+
+
+class CounterSettings(Settings):
+    """The engine's token counter: drives triggers, compaction and tailoring."""
+
+    kind: Literal["runes", "tiktoken"] = "runes"
+    """`runes` divides code points, `tiktoken` tokenizes. SUM-TOK-03, -07."""
+    runes_per_token: float = Field(default=DEFAULT_RUNES_PER_TOKEN, gt=0)
+    """Code points per token, a divisor; 4.0 suits English, 1.2 to 2.0 Chinese, Japanese, Korean. SUM-TOK-05."""
+    encoding: str = "o200k_base"
+    """Encoding or model name for `tiktoken`. SUM-TOK-07."""
+
+
+class TriggerNode(Settings):
+    """A trigger or a tree of them. Several keys of one node must all pass."""
+
+    event: int | None = Field(default=None, ge=0)
+    """Fires when more new events than this. SUM-CHK-08."""
+    token: int | None = Field(default=None, ge=0)
+    """Fires when more new tokens than this, by the engine's counter. SUM-CHK-09."""
+    time: Annotated[Seconds, Field(ge=0)] | None = None
+    """Fires when a request arrives after more silence than this, in seconds or as `5m`. SUM-CHK-17."""
+    context: ContextThreshold | None = None
+    """Fires at a share of the context window. SUM-CHK-12."""
+    any: Annotated[tuple[TriggerNode, ...], Field(strict=False)] | None = None
+    """Fires when one of these does. SUM-CHK-19."""
+    all: Annotated[tuple[TriggerNode, ...], Field(strict=False)] | None = None
+    """Fires when all of these do. SUM-CHK-19."""
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Self:
+        if all_none(self):
+            raise ConfigError.for_field("trigger", "{}", "at least one of event, token, time, context, any, all")
+        return self
+
+
+def all_none(settings: Settings) -> bool:
+    """No field has a value."""
+    return all(getattr(settings, name) is None for name in type(settings).model_fields)
+
+
+class ModelSettings(Settings):
+    """The replayed main model."""
+
+    name: str = ""
+    """Model name for window look-up; empty = the recording's."""
+    context_window: int | None = Field(default=None, gt=0)
+    """Tokens; none = by name, unknown names have no window line. ASM-WIN-01."""
+
+
+class SummariesSettings(Settings):
+    """Where a replay's summaries come from."""
+
+    source: Literal["extractive", "sized"] = "extractive"
+    """`extractive` picks sentences and facts offline; `sized` writes text of a given length. WB-RPL-07."""
+    latency_s: Annotated[Seconds, Field(ge=0)] = 0.0
+    """Virtual seconds that each summary call takes. WB-RPL-08."""
+    sized_tokens: int | None = Field(default=None, gt=0)
+    """Tokens of a `sized` summary, by the billing counter; none = the word limit, else 200. WB-RPL-07."""
+
+
+class BillingSettings(Settings):
+    """How prompts are measured; never drives a trigger."""
+
+    encoding: str = "o200k_base"
+    """tiktoken encoding or model name; `runes:N` divides code points instead. WB-RPL-06."""
+    per_message: int = Field(default=0, ge=0)
+    """Overhead tokens per message. WB-CACHE-01b."""
+    per_request: int = Field(default=0, ge=0)
+    """Overhead tokens per request. WB-CACHE-01b."""
+
+
+class CacheSettings(Settings):
+    """The prompt cache that is simulated."""
+
+    scope: Literal["conversation", "corpus"] = "conversation"
+    """Whose earlier requests count: the conversation's own, or all before it in the run. WB-CACHE-01a."""
+
+
+class RunConfig(Settings):
+    """One configuration of the whole system."""
+
+    name: str = ""
+    """Name in tables and figures; not part of the hash."""
+    profile: str = "SEED"
+    """Which behaviour to follow where seed and reference differ: SEED, TRPC_AGENT_GO_2026_07, _2026_08."""
+    counter: CounterSettings = CounterSettings()
+    """The engine's token counter."""
+    summarizer: SummarySettings | None = None
+    """Its presence switches summaries on. SUM-OPT-01."""
+    trigger: TriggerNode | None = None
+    """When to summarise; none = at every chance with something new. SUM-CHK-03."""
+    service: ServiceSettings = ServiceSettings()
+    """Workers, limits and targets of the session service."""
+    agent: AgentSettings = AgentSettings()
+    """Prompt assembly: injection, history, filters."""
+    compaction: CompactionSettings = CompactionSettings()
+    """Tool-result compaction."""
+    tailoring: TailoringSettings = TailoringSettings()
+    """Last-resort dropping of rounds."""
+    model: ModelSettings = ModelSettings()
+    """The replayed main model."""
+    summaries: SummariesSettings = SummariesSettings()
+    """Where a replay's summaries come from."""
+    billing: BillingSettings = BillingSettings()
+    """How prompts are measured."""
+    cache: CacheSettings = CacheSettings()
+    """The simulated prompt cache."""
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.profile not in PROFILES:
+            profile_named(self.profile)  # raises, with the nearest name
+        if self.trigger is not None and self.summarizer is None:
+            raise ConfigError(
+                "trigger is given but summarizer isn't",
+                field="trigger",
+                allowed="with [summarizer] only",
+                hint="add an empty [summarizer] table to switch summaries on",
+            )
+        return self
+
+    # --- reading and writing -------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: str | Path) -> RunConfig:
+        """Read a `.toml` or `.json` file; without a name it gets the file's.
+
+        Raises:
+            ConfigError: the first fault, with file, field, value and what is allowed.
+            RecordingError: the file can't be read.
+        """
+        path = Path(path)
+        values = _values_of(path)
+        values.setdefault("name", path.stem)
+        return cls.from_values(values, where=str(path))
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any], *, where: str = "") -> RunConfig:
+        """Build from plain values, as a file holds them."""
+        return cls.parse(_with_nulls(dict(values), cls), where=where)
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """A copy with other values; tables are merged key by key, dotted paths reach inside.
+
+        Example: `config.replace(name="b", counter={"runes_per_token": 1.3})`.
+        """
+        values = self.model_dump(mode="json", exclude_none=True)
+        for path, value in changes.items():
+            _set_path(values, path.split("."), value)
+        return self.from_values(values)
+
+    def to_values(self) -> dict[str, Any]:
+        """Plain values: what differs from an empty file's meaning, ready for TOML or JSON."""
+        return self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+
+    # --- meaning -------------------------------------------------------------------------------------
+
+    @property
+    def engine_profile(self) -> Profile:
+        """The profile with the switches that this configuration sets itself."""
+        profile = profile_named(self.profile)
+        changes: dict[str, Any] = {}
+        if self.agent.history_limit_unit is not None:
+            changes["history_limit_unit"] = self.agent.history_limit_unit
+        if self.agent.user_anchors is not None:
+            changes["user_anchors"] = self.agent.user_anchors
+        if self.summarizer is not None:
+            for name in ("overflow_policy", "fork_prompt_in_fallback", "prompt_errors"):
+                if (value := getattr(self.summarizer, name)) is not None:
+                    changes[name] = value
+        return profile.replace(**changes) if changes else profile
+
+    def resolved(self) -> dict[str, Any]:
+        """Every value as it is in force, the profile's switches included, without the name."""
+        values = self.model_dump(mode="json", exclude={"name"})
+        profile = self.engine_profile
+        values["engine"] = {
+            field: getattr(profile, field) for field in sorted(profile.__slots__) if field != "name"
+        }
+        return values
+
+    @property
+    def config_hash(self) -> str:
+        """sha256 of the canonical JSON of `resolved()` (WB-CFG-03)."""
+        text = json.dumps(self.resolved(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+    def label(self) -> str:
+        """The name, or a short form of the hash for one without a name."""
+        return self.name or self.config_hash[:8]
+
+
+def _values_of(path: Path) -> dict[str, Any]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordingError(
+            f"configuration can't be read: {error.strerror}", path=path, hint="check the path"
+        ) from error
+    try:
+        text = data.decode("utf-8")
+        values = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except (UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
+        raise ConfigError(f"{path}: not {kind}: {error}", field=str(path), hint="mend the file") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected a table of options", field=str(path))
+    return values
+
+
+def _set_path(values: dict[str, Any], path: list[str], value: Any) -> None:
+    *parents, last = path
+    for name in parents:
+        inner = values.setdefault(name, {})
+        if not isinstance(inner, dict):
+            inner = values[name] = {}
+        values = inner
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, Mapping) and isinstance(values.get(last), dict) and last != "trigger":
+        for name, inner_value in value.items():
+            _set_path(values[last], [name], inner_value)
+    elif value is None:
+        values.pop(last, None)
+    else:
+        values[last] = value
+
+
+def _with_nulls(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """TOML has no null: the text `none` stands for it where the schema allows it (WB-CFG-03)."""
+    result = {}
+    for name, value in values.items():
+        field = model.model_fields.get(name)
+        annotation = field.annotation if field is not None else None
+        inner = model_in(annotation)
+        if value == "none" and is_optional(annotation):
+            result[name] = None
+        elif isinstance(value, dict) and inner is not None:
+            result[name] = _with_nulls(value, inner)
+        elif isinstance(value, list) and inner is not None:
+            result[name] = [_with_nulls(item, inner) if isinstance(item, dict) else item for item in value]
+        else:
+            result[name] = value
+    return result
+
+
+def is_optional(annotation: Any) -> bool:
+    """The annotation allows None."""
+    return type(None) in typing.get_args(annotation)
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The settings class inside an annotation such as `X | None` or `tuple[X, ...]`."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    found = (model_in(argument) for argument in typing.get_args(annotation))
+    return next((model for model in found if model is not None), None)
+
+
+# --- describing --------------------------------------------------------------------------------------
+
+
+class Option(typing.NamedTuple):
+    """One option, for help texts and the README's table."""
+
+    path: str
+    type: str
+    default: str
+    doc: str
+
+
+def options(model: type[BaseModel] = RunConfig, prefix: str = "") -> Iterator[Option]:
+    """Every option by dotted path, in file order; trigger trees are shown one level deep."""
+    for name, field in model.model_fields.items():
+        path = prefix + name
+        doc = " ".join((field.description or "").split())
+        inner = model_in(field.annotation)
+        yield Option(path, _type_text(field.annotation), _default_text(field.get_default(), inner), doc)
+        if inner is not None and inner is not model and name not in ("any", "all"):
+            yield from options(inner, path + ".")
+
+
+def option_named(path: str) -> Option:
+    """The option at a dotted path.
+
+    Raises:
+        ConfigError: there is none; the hint is the nearest name.
+    """
+    table = {option.path: option for option in options()}
+    if path not in table:
+        raise ConfigError(f"{path}: unknown option", field=path, hint=nearest_name(path, table))
+    return table[path]
+
+
+def _default_text(default: Any, inner: type[BaseModel] | None) -> str:
+    if default is None:
+        return "none"
+    if inner is not None and isinstance(default, BaseModel):
+        return "table"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return json.dumps(default, ensure_ascii=False) if isinstance(default, str | tuple) else f"{default:g}"
+
+
+def _type_text(annotation: Any) -> str:
+    if annotation is type(None):
+        return "none"
+    origin = typing.get_origin(annotation)
+    if origin is Literal:
+        return " | ".join(str(value) for value in typing.get_args(annotation))
+    if origin is Annotated:
+        return _type_text(typing.get_args(annotation)[0])
+    if origin in (types.UnionType, typing.Union):
+        return " | ".join(_type_text(argument) for argument in typing.get_args(annotation))
+    if origin is tuple:
+        return f"list of {_type_text(typing.get_args(annotation)[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
+    names = {str: "text", int: "integer", float: "number", bool: "true | false"}
+    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def schema() -> dict[str, Any]:
+    """JSON schema of a configuration file."""
+    return RunConfig.model_json_schema()

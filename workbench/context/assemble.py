@@ -1,0 +1,436 @@
+"""The request that a model call would send, assembled from a session; pure and without state.
+
+In: an invocation, the base request (instruction, tools), settings. Out: an `Assembly`: the messages and, for
+each, what it is and which event it stands for; the summary used; what compaction did. Implements the content
+stage (ASM-CHAIN-02, row 4), that is ASM-EVT, -HIST, -INJ, -CMP and -INTRA in their order. This is the plain
+version, which looks at every event; `workbench.context.incremental` gives the same answer with less work.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from workbench.context.compact import (
+    PASS_OVERSIZED,
+    SESSION_LOAD,
+    Compactor,
+    ContextCompactionStats,
+    Rewrite,
+    SkipRecentFunc,
+    protected_units,
+    unit_key,
+)
+from workbench.context.counting import TokenMemo
+from workbench.context.inject import (
+    Blocks,
+    FoundSummary,
+    Head,
+    SummaryFormatter,
+    behind,
+    block_message,
+    blocks_of,
+    build_head,
+    find_summary,
+    in_front,
+    leading_system,
+)
+from workbench.context.project import (
+    KIND_CURRENT,
+    KIND_LATE,
+    KIND_SUMMARY,
+    Lane,
+    MessageProjector,
+    Projection,
+    arrange,
+    compact_entries,
+    history_start,
+    with_attachment_names,
+)
+from workbench.context.select import (
+    NO_CUTOFF,
+    RULE_RESUME_TAIL,
+    Cutoff,
+    Invocation,
+    Lens,
+    calls_of,
+    covered_user_entries,
+    select,
+    select_own_invocation,
+    with_invocation_message,
+)
+from workbench.context.settings import AgentSettings, CompactionSettings
+from workbench.model.types import Message, Request
+from workbench.profiles import SEED, Profile
+from workbench.session.types import SummaryBoundary
+from workbench.tokens import TokenCounter
+
+__all__ = ["Assembly", "ContentStage", "Invocation", "Piece", "SummaryInRequest", "assemble_content"]
+
+
+class Piece(NamedTuple):
+    """A stretch of a lane inside a request."""
+
+    lane: Lane
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryInRequest:
+    """The summary that a request holds."""
+
+    filter_key: str
+    text: str
+    boundary: SummaryBoundary | None
+    message_index: int
+    """Which message holds it."""
+    content_without: str
+    """What that message would say without it; empty when the summary stands alone."""
+
+
+@dataclass(slots=True)
+class Assembly:
+    """One assembled request; messages, kinds and positions are made when they are asked for."""
+
+    pieces: tuple[Piece, ...]
+    summary: SummaryInRequest | None = None
+    stats: ContextCompactionStats = field(default_factory=ContextCompactionStats)
+    """What compaction did, before the history limit cut anything."""
+    has_session_summary: bool = False
+    has_compacted_tool_results: bool = False
+    """A result of the running invocation was replaced in the resume tail (ASM-INTRA-16)."""
+    covered_positions_included: tuple[tuple[int, str], ...] = ()
+    """(position, rule) of events that the summary covers and that are in nevertheless."""
+    new_rewrites: tuple[Rewrite, ...] = ()
+    """Rewrites whose form the assembly before this one didn't have; all of them in a plain assembly."""
+    shared_with_previous: int = 0
+    """Leading messages that are the very objects of the assembly before this one."""
+    shift: int = 0
+    """What has to be added to the positions in the lanes to get the session's."""
+    rewrite_parts: tuple[tuple[list[Rewrite], int, int], ...] = ()
+    passes: Mapping[int, Rewrite] = field(default_factory=dict)
+    """id of a rewritten message -> its rewrite, of this request and of earlier ones."""
+    _messages: tuple[Message, ...] | None = None
+    _kinds: tuple[str, ...] | None = None
+    _positions: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return sum(stop - start for _, start, stop in self.pieces)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole request, in order."""
+        if self._messages is None:
+            out: list[Message] = []
+            for lane, start, stop in self.pieces:
+                out += lane.messages[start:stop]
+            self._messages = tuple(out)
+        return self._messages
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What each message is: one of `workbench.context.project.KINDS`."""
+        if self._kinds is None:
+            out: list[str] = []
+            for lane, start, stop in self.pieces:
+                out += lane.kinds[start:stop]
+            self._kinds = tuple(out)
+        return self._kinds
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Absolute position of the event behind each message, -1 for messages that no event stands behind."""
+        if self._positions is None:
+            out: list[int] = []
+            for lane, start, stop in self.pieces:
+                out += lane.positions[start:stop]
+            if self.shift:
+                out = [position + self.shift if position >= 0 else position for position in out]
+            self._positions = tuple(out)
+        return self._positions
+
+    @property
+    def rewrites(self) -> tuple[Rewrite, ...]:
+        """Every rewritten tool result, resume tail included, in no fixed order."""
+        return tuple(rewrite for part, start, stop in self.rewrite_parts for rewrite in part[start:stop])
+
+    def rewrite_at(self, index: int) -> Rewrite | None:
+        """What compaction did to one message; None when it left it alone."""
+        rewrite = self.passes.get(id(self.messages[index]))
+        return rewrite if rewrite is not None and rewrite.message is self.messages[index] else None
+
+    @property
+    def has_resume_tail(self) -> bool:
+        """A covered tool round of the running invocation is in (ASM-INTRA-10)."""
+        return any(rule == RULE_RESUME_TAIL for _, rule in self.covered_positions_included)
+
+    @property
+    def current_index(self) -> int | None:
+        """Index of the newest current user message."""
+        end = len(self)
+        for lane, start, stop in reversed(self.pieces):
+            end -= stop - start
+            users = lane.users()
+            for j in range(bisect_left(users, stop) - 1, -1, -1):
+                if users[j] < start:
+                    break
+                if lane.kinds[users[j]] == KIND_CURRENT:
+                    return end + users[j] - start
+        return None
+
+    @property
+    def first_position(self) -> int:
+        """Position of the oldest event in the request, in the order of the messages; -1 without any."""
+        for lane, start, stop in self.pieces:
+            for position in lane.positions[start:stop]:
+                if position >= 0:
+                    return position + self.shift
+        return -1
+
+
+def assemble_content(
+    invocation: Invocation,
+    base: Request,
+    settings: AgentSettings,
+    compaction: CompactionSettings,
+    *,
+    counter: TokenCounter | TokenMemo | None,
+    summary_formatter: SummaryFormatter | None = None,
+    skip_recent_func: SkipRecentFunc | None = None,
+    message_projector: MessageProjector | None = None,
+    system_suffix: str = "",
+    profile: Profile = SEED,
+) -> Assembly:
+    """The content of one request.
+
+    Args:
+        invocation: Who asks.
+        base: Messages built before (instruction), and the tools that the request offers.
+        settings: What goes in.
+        compaction: Which tool results are rewritten.
+        counter: The compaction counter; a `TokenMemo` is used as it is.
+        summary_formatter: Replaces the default block around a summary (ASM-INJ-11).
+        skip_recent_func: Newest events whose units passes 0 and 1 spare; overrides `compaction.skip_recent`.
+        message_projector: Rewrites each message that was made of an event.
+        system_suffix: Goes behind everything else in the first system message: overview, guidance, date
+            (ASM-CACHE-02).
+        profile: Which revision to follow.
+    """
+    memo = counter if isinstance(counter, TokenMemo) else TokenMemo(counter)
+    stage = ContentStage(
+        settings,
+        Compactor(compaction, memo, can_recover(invocation, base)),
+        summary_formatter,
+        skip_recent_func if skip_recent_func is not None else constant_skip(compaction.skip_recent),
+        message_projector,
+        profile,
+    )
+    return stage.assemble(invocation, base, system_suffix)
+
+
+@dataclass(slots=True)
+class ContentStage:
+    """The content stage with all that stays the same from call to call."""
+
+    settings: AgentSettings
+    compactor: Compactor
+    summary_formatter: SummaryFormatter | None
+    skip_recent: SkipRecentFunc | None
+    projector: MessageProjector | None
+    profile: Profile
+
+    def assemble(self, invocation: Invocation, base: Request, system_suffix: str = "") -> Assembly:
+        """One request, from every event of the session."""
+        found = find_summary(invocation, self.settings)
+        cutoff = NO_CUTOFF if found is None else Cutoff.of(found.boundary, invocation.session)
+        system_blocks, user_blocks = blocks_of(invocation, self.settings, found, self.summary_formatter)
+        if invocation.session is None:
+            head = build_head(base.messages, invocation, Blocks(), self.profile, system_suffix)
+            return compose(invocation, head, [], user_blocks=Blocks(), found=None)
+        lane, has_compacted = _history(Lens(invocation, self.settings, self.profile, cutoff), self)
+        start = 0
+        if self.limit and not invocation.skips_history:
+            start = history_start(lane.messages, self.limit, self.settings.limit_unit(self.profile))
+        head = build_head(base.messages, invocation, system_blocks, self.profile, system_suffix)
+        assembly = compose(invocation, head, [Piece(lane, start, len(lane))], user_blocks=user_blocks, found=found)
+        assembly.has_compacted_tool_results = has_compacted
+        assembly.stats = ContextCompactionStats.of(lane.rewrites)
+        assembly.rewrite_parts = ((lane.rewrites, 0, len(lane.rewrites)),)
+        assembly.new_rewrites = tuple(lane.rewrites)
+        assembly.covered_positions_included = tuple(sorted(lane.covered))
+        assembly.passes = self.compactor.passes
+        return assembly
+
+    @property
+    def limit(self) -> int:
+        """Rounds or messages of history; 0 = all."""
+        return 0 if self.settings.add_session_summary else self.settings.max_history_runs
+
+
+def can_recover(invocation: Invocation, base: Request) -> bool:
+    """`session_load` works: the service can load windows and the request offers the tool (ASM-CMP-32)."""
+    return invocation.can_load_windows and any(tool.name == SESSION_LOAD for tool in base.tools)
+
+
+def constant_skip(n_events: int | None) -> SkipRecentFunc | None:
+    """A skip function that always answers the same; None for None."""
+    return None if n_events is None else lambda events: n_events
+
+
+def _history(lens: Lens, stage: ContentStage) -> tuple[Lane, bool]:
+    """The history's messages, before the limit, and whether a result of this invocation was replaced."""
+    invocation, compactor = lens.invocation, stage.compactor
+    session = invocation.session
+    assert session is not None
+    events = session.events
+    positions = range(session.first_position, session.end_position)
+    if invocation.skips_history:
+        return _own_history(lens, compactor, stage.projector), False
+    selection = select(positions, events, lens, compactor)
+    entries = arrange(with_invocation_message(selection, invocation), lens)
+    current_key = unit_key(invocation.request_id, invocation.invocation_id)
+    protected: set[str] = set()
+    if compactor.spares_recent:
+        protected = protected_units(
+            [entry.event for entry in entries],
+            current_key,
+            keep_recent=compactor.settings.keep_recent_requests,
+            skip_recent=stage.skip_recent,
+        )
+    entries, rewrites = compact_entries(entries, compactor, current_key=current_key, protected=protected)
+    anchors = {}
+    if lens.cutoff.cutoff_ns and lens.settings.has_user_anchors(lens.profile):
+        anchors = covered_user_entries(positions, events, lens)
+    lane = Projection(lens, stage.projector, calls_of(entries), anchors).project(entries)
+    lane.rewrites = selection.resume_rewrites + rewrites
+    return lane, selection.has_compacted_tool_results
+
+
+def _own_history(lens: Lens, compactor: Compactor, projector: MessageProjector | None) -> Lane:
+    """History of `include_contents = none`: own events, pass 2 on the finished messages."""
+    invocation = lens.invocation
+    session = invocation.session
+    assert session is not None
+    positions = range(session.first_position, session.end_position)
+    selection = select_own_invocation(positions, session.events, lens)
+    entries = arrange(with_invocation_message(selection, invocation), replace_transcript_mode(lens))
+    lane = Projection(lens, projector, calls_of(entries)).project(entries)
+    settings = compactor.settings
+    if settings.enabled and settings.oversized_tool_result_max_tokens > 0:
+        # Without an event at hand there's nothing to load from, so the marker gives the other hint.
+        plain = replace(compactor, session_load_available=False)
+        for i, message in enumerate(lane.messages):
+            changed = plain.rewrite(message, "", PASS_OVERSIZED)
+            if changed is not None:
+                event = session.events[lane.positions[i] - session.first_position]
+                lane.messages[i] = changed[0]
+                lane.rewrites.append(replace(changed[1], event_id=event.id))
+    return lane
+
+
+def replace_transcript_mode(lens: Lens) -> Lens:
+    """The same lens, keeping all tool transcripts: an invocation's own rounds are never of the past."""
+    if lens.settings.tool_transcript_mode == "keep_all":
+        return lens
+    return replace(lens, settings=lens.settings.replace(tool_transcript_mode="keep_all"))
+
+
+# --- head, history and blocks as one request ----------------------------------------------------------
+
+
+def compose(
+    invocation: Invocation,
+    head: Head,
+    history: Sequence[Piece],
+    *,
+    user_blocks: Blocks,
+    found: FoundSummary | None,
+) -> Assembly:
+    """Join head and history, put user-mode blocks and late context in (ASM-INJ-08, -21, ASM-HIST-03)."""
+    front = Piece(head.lane, 0, len(head.lane))
+    pieces = [piece for piece in history if piece.stop > piece.start]
+    index, without = head.summary_index, head.content_without
+    block = user_blocks.joined()
+    if block:
+        front, pieces, index, without = _with_user_block(front, pieces, user_blocks)
+        if not user_blocks.summary:
+            index, without = head.summary_index, head.content_without
+    if not pieces and invocation.message.has_payload:
+        message_lane = Lane()
+        message_lane.add(with_attachment_names(invocation.message), KIND_CURRENT, -1)
+        pieces = [Piece(message_lane, 0, 1)]
+    all_pieces = [front, *pieces] if front.stop else pieces
+    if invocation.late_context_messages:
+        all_pieces, late_at = _with_late_context(all_pieces, invocation.late_context_messages)
+        if index >= late_at:
+            index += len(invocation.late_context_messages)
+    summary = None
+    if found is not None and index >= 0:
+        summary = SummaryInRequest(found.filter_key, found.text, found.boundary, index, without)
+    return Assembly(tuple(all_pieces), summary, has_session_summary=found is not None)
+
+
+def _with_user_block(
+    front: Piece, history: list[Piece], blocks: Blocks
+) -> tuple[Piece, list[Piece], int, str]:
+    """Put the user-mode block in by the first matching case of ASM-INJ-08.
+
+    Returns:
+        Head, history, index of the message that holds the block, its text without the summary.
+    """
+    block, rest = blocks.joined(), blocks.joined(with_summary=False)
+    at = front.stop
+    for i, (lane, start, stop) in enumerate(history):
+        users = lane.users()
+        j = bisect_left(users, start)
+        if j < len(users) and users[j] < stop:
+            place = users[j]
+            message = lane.messages[place]
+            merged = Lane()
+            merged.add(
+                replace(message, content=in_front(block, message.content)), lane.kinds[place], lane.positions[place]
+            )
+            parts = [Piece(lane, start, place), Piece(merged, 0, 1), Piece(lane, place + 1, stop)]
+            kept = [part for part in parts if part.stop > part.start]
+            index = at + place - start
+            return front, [*history[:i], *kept, *history[i + 1 :]], index, in_front(rest, message.content)
+        at += stop - start
+    last = front.lane.messages[-1] if front.stop else None
+    if last is not None and last.is_user_like:
+        head = Lane(front.lane.messages[:], front.lane.kinds[:], front.lane.positions[:])
+        head.messages[-1] = replace(last, content=behind(last.content, block))
+        return Piece(head, 0, front.stop), history, front.stop - 1, behind(last.content, rest)
+    alone = Lane()
+    alone.add(block_message(block), KIND_SUMMARY, -1)
+    return front, [Piece(alone, 0, 1), *history], front.stop, rest
+
+
+def _with_late_context(pieces: list[Piece], late: Sequence[Message]) -> tuple[list[Piece], int]:
+    """Put late context before the last user-like message, else behind the leading system messages."""
+    lane = Lane()
+    for message in late:
+        lane.add(message, KIND_LATE, -1)
+    inserted = Piece(lane, 0, len(lane))
+    end = sum(stop - start for _, start, stop in pieces)
+    for i in range(len(pieces) - 1, -1, -1):
+        host, start, stop = pieces[i]
+        end -= stop - start
+        users = host.users()
+        j = bisect_left(users, stop) - 1
+        if j >= 0 and users[j] >= start:
+            place = users[j]
+            return _split(pieces, i, place, inserted), end + place - start
+    if not pieces:
+        return [inserted], 0
+    host, start, stop = pieces[0]
+    place = start + leading_system(host.messages[start:stop])
+    return _split(pieces, 0, place, inserted), place - start
+
+
+def _split(pieces: list[Piece], i: int, place: int, inserted: Piece) -> list[Piece]:
+    host, start, stop = pieces[i]
+    parts = [Piece(host, start, place), inserted, Piece(host, place, stop)]
+    return [*pieces[:i], *(part for part in parts if part.stop > part.start), *pieces[i + 1 :]]

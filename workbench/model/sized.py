@@ -1,0 +1,80 @@
+"""A summary source for pure budget questions: text of exactly N tokens, and nothing to read in it (WB-RPL-07).
+
+In: a number of tokens, or none (then the word limit of the request), and the counter that measures. Out: a
+`Model` whose answers have exactly that size by that counter; the same size gives the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import lru_cache
+from typing import Protocol
+
+from workbench.call import CallContext
+from workbench.errors import ConfigError, ModelError
+from workbench.model.request_text import word_limit
+from workbench.model.types import ASSISTANT, Choice, Message, Request, Response
+
+DEFAULT_TOKENS = 200
+"""When neither the model nor the request gives a size."""
+
+# Short common words: vocabularies have each of them, with its space, as one token.
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+# Endings that move the count by small steps where a whole word is too much.
+_ENDINGS = ("", " a", " to", " one", ".", " .", "..", " ..", "a", "aa", "aaa", " a.", " to.", " a a", " a a.")
+
+
+class TextCounter(Protocol):
+    """Whatever counts the tokens of a text."""
+
+    def count_text(self, text: str) -> int:
+        """Tokens of one text."""
+        ...
+
+
+def text_of_size(n_tokens: int, counter: TextCounter) -> str:
+    """Plain words that count exactly `n_tokens`; the same text for the same counter and number.
+
+    Raises:
+        ModelError: no text of this size was found, which no counter of this package makes happen.
+    """
+    if n_tokens == 0:
+        return ""
+    low, high = 1, 2
+    while counter.count_text(_plain(high)) < n_tokens:
+        low, high = high, high * 2
+    while high - low > 1:  # the largest number of words that isn't too much
+        middle = (low + high) // 2
+        low, high = (middle, high) if counter.count_text(_plain(middle)) <= n_tokens else (low, middle)
+    for n_words in range(low + 1, max(low - 8, -1), -1):
+        for ending in _ENDINGS:
+            text = (_plain(n_words) + ending).lstrip()
+            if text and counter.count_text(text) == n_tokens:
+                return text
+    raise ModelError(f"no text of exactly {n_tokens} tokens by this counter", hint="choose another size or counter")
+
+
+def _plain(n_words: int) -> str:
+    return " ".join(_WORDS[i % len(_WORDS)] for i in range(n_words))
+
+
+class SizedModel:
+    """Answers every request with `n_tokens` tokens; None takes the request's word limit as the number.
+
+    Args:
+        counter: Measures the answer, usually the billing counter.
+    """
+
+    context_window = 0
+
+    def __init__(self, n_tokens: int | None, counter: TextCounter, *, name: str = "sized") -> None:
+        if n_tokens is not None and (isinstance(n_tokens, bool) or n_tokens < 1):
+            raise ConfigError.for_field("sized_tokens", n_tokens, "a whole number above 0, or none")
+        self.name = name
+        self._n_tokens = n_tokens
+        self._text_of_size = lru_cache(maxsize=64)(lambda size: text_of_size(size, counter))
+
+    async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        size = self._n_tokens or word_limit(request) or DEFAULT_TOKENS
+        message = Message(role=ASSISTANT, content=self._text_of_size(size))
+        yield Response(id=self.name, model=self.name, choices=(Choice(message, finish_reason="stop"),))

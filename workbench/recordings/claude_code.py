@@ -1,0 +1,336 @@
+"""The format `claude-code`: session transcripts, one row per content block, linked to a tree.
+
+In: rows with `uuid` and `parentUuid`. Out: one conversation per session, the path to its newest row, and one
+per side chain. Rows of one answer are joined and its usage is counted once, also when a resumed session
+repeats it in another file (WB-REC-07, BUG-26). Input, cache writes and cache reads are disjoint there; here
+`prompt_tokens` is their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, ContentPart, Message, ToolCall, Usage
+from workbench.recordings.chat import arguments_text, check_usage, compact_json, token_count
+from workbench.recordings.draft import Draft
+from workbench.recordings.moments import moment_ns
+from workbench.recordings.problems import FaultyRecordError, kind_of, quoted
+from workbench.recordings.reading import Format, Reading, own_id
+from workbench.recordings.rows import Row
+from workbench.recordings.types import Conversation
+
+FORMAT_NAME = "claude-code"
+_SYNTHETIC_MODEL = "<synthetic>"
+_MEDIA = {"image": "image", "document": "file"}
+_TREE_TYPES = ("user", "assistant", "system", "attachment", "progress")
+
+
+@dataclass(slots=True)
+class _Node:
+    """One row of the tree."""
+
+    line: int
+    value: Mapping[str, Any]
+    parent: str
+
+
+@dataclass(slots=True)
+class _Session:
+    """The rows of one session."""
+
+    line: int
+    nodes: dict[str, _Node] = field(default_factory=dict)
+    last_main: str = ""
+    """The newest row that isn't in a side chain."""
+    fault: FaultyRecordError | None = None
+    summaries: list[str] = field(default_factory=list)
+    cut_line: int | None = None
+
+
+def _recognises(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if {"uuid", "parentUuid", "sessionId"} <= value.keys():
+        return True
+    return value.get("type") == "summary" and "leafUuid" in value
+
+
+def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
+    """Sessions in the order of their first rows; the tree needs the whole file."""
+    sessions: dict[str, _Session] = {}
+    current: _Session | None = None
+    loose_summaries: list[str] = []
+    for row in rows:
+        if row.bom:
+            reading.report("byte-order mark ignored", line=row.line, severity="note")
+        if row.cut and row.fault is not None and current is not None:
+            current.cut_line = row.line
+        elif (fault := row.fault or row.broken_escape) is not None:
+            # A broken row belongs to the session around it, whose tree has a hole without it.
+            if current is None:
+                reading.refuse(fault, row)
+            else:
+                current.fault = current.fault or _at(fault, row.line)
+        elif row.n_bytes:
+            try:
+                found = _take(row, sessions, loose_summaries)
+            except FaultyRecordError as refused:
+                reading.refuse(refused, row)
+            else:
+                current = found or current
+    for session_id, session in sessions.items():
+        session.summaries += loose_summaries if len(sessions) == 1 else []
+        yield from _conversations(session_id, session, reading)
+
+
+def _at(fault: FaultyRecordError, line: int) -> FaultyRecordError:
+    fault.line = fault.line if fault.line is not None else line
+    return fault
+
+
+def _take(row: Row, sessions: dict[str, _Session], summaries: list[str]) -> _Session | None:
+    """Put a row into its session, which is given back."""
+    value = row.value
+    if not isinstance(value, dict):
+        raise FaultyRecordError(f"expected an object, got {kind_of(value)}")
+    if value.get("type") == "summary":
+        if isinstance(value.get("summary"), str):
+            summaries.append(value["summary"])
+        return None
+    if value.get("type") not in _TREE_TYPES or not isinstance(value.get("uuid"), str):
+        return None  # file snapshots, queue operations and whatever else isn't part of the conversation
+    session_id = own_id(value, "sessionId")
+    if not session_id:
+        raise FaultyRecordError("session id is empty")
+    session = sessions.setdefault(session_id, _Session(row.line))
+    known = session.nodes.get(value["uuid"])
+    if known is not None:
+        session.fault = session.fault or FaultyRecordError(
+            f"event id {quoted(value['uuid'])} was used at line {known.line}", line=row.line
+        )
+        return session
+    parent = value.get("parentUuid") or value.get("logicalParentUuid")
+    is_side = bool(value.get("isSidechain"))
+    if not isinstance(parent, str):  # a new root, such as after a compaction, goes on where the session stood
+        parent = "" if is_side else session.last_main
+    session.nodes[value["uuid"]] = _Node(row.line, value, parent)
+    if not is_side:
+        session.last_main = value["uuid"]
+    return session
+
+
+def _conversations(session_id: str, session: _Session, reading: Reading) -> Iterator[Conversation]:
+    """The main path of a session, then its side chains."""
+    if session.fault is not None:
+        reading.refuse(session.fault)
+        return
+    main = {uuid: node for uuid, node in session.nodes.items() if not node.value.get("isSidechain")}
+    side = {uuid: node for uuid, node in session.nodes.items() if node.value.get("isSidechain")}
+    paths = [_path(main)] if main else []
+    left = len(main) - len(paths[0]) if paths else 0
+    paths += _side_paths(side)
+    for place, path in enumerate(paths):
+        wanted_id = session_id if place == 0 and main else f"{session_id}~side{place if main else place + 1}"
+        try:
+            draft = Draft(reading, line=path[0].line)
+            for node in path:
+                _add(draft, node, reading)
+            if place == 0:
+                if session.cut_line is not None:
+                    draft.notes.add("cut", "last message is unfinished", "left out", line=session.cut_line)
+                if left:
+                    draft.lose("rows on abandoned branches", left)
+            metadata = {"summaries": session.summaries} if session.summaries and place == 0 else {}
+            yield draft.finish(FORMAT_NAME, wanted_id=wanted_id, metadata=metadata)
+        except FaultyRecordError as fault:
+            reading.refuse(_at(fault, path[0].line))
+
+
+def _path(nodes: dict[str, _Node]) -> list[_Node]:
+    """The rows from a root to the newest row; a parent that isn't in the file ends the way back."""
+    path: list[_Node] = []
+    seen: set[str] = set()
+    uuid = next(reversed(nodes))
+    while uuid in nodes and uuid not in seen:
+        seen.add(uuid)
+        path.append(nodes[uuid])
+        uuid = nodes[uuid].parent
+    path.reverse()
+    if uuid and uuid not in nodes:  # the link leads out of the file: what stands before is still history
+        first = path[0].line
+        path[:0] = [node for node in nodes.values() if node.line < first]
+    return path
+
+
+def _side_paths(nodes: dict[str, _Node]) -> list[list[_Node]]:
+    """One path per side chain, told apart by their roots."""
+    root_of: dict[str, str] = {}
+    chains: dict[str, dict[str, _Node]] = {}
+    for uuid, node in nodes.items():
+        root_of[uuid] = root_of.get(node.parent, uuid)
+        chains.setdefault(root_of[uuid], {})[uuid] = node
+    return [_path(members) for members in chains.values()]
+
+
+def _add(draft: Draft, node: _Node, reading: Reading) -> None:
+    """The messages of one row."""
+    value = node.value
+    kind = value.get("type")
+    if kind not in ("user", "assistant"):
+        draft.lose(f"rows of type {kind}")
+        return
+    if value.get("isCompactSummary"):
+        draft.lose("summaries made by the recorded tool itself")
+        return
+    raw = value.get("message")
+    if not isinstance(raw, dict):
+        raise FaultyRecordError(f"message is {kind_of(raw)}, expected an object", line=node.line)
+    facts: dict[str, Any] = {"line": node.line, "time_ns": moment_ns(value.get("timestamp"), reading.options)}
+    if kind == "assistant":
+        _add_answer(draft, raw, value, facts, reading)
+    else:
+        _add_user_row(draft, raw, value, facts)
+
+
+def _add_answer(
+    draft: Draft, raw: Mapping[str, Any], value: Mapping[str, Any], facts: dict[str, Any], reading: Reading
+) -> None:
+    if raw.get("model") == _SYNTHETIC_MODEL:
+        draft.lose("messages made by the recorded tool, not by a model")
+        return
+    blocks = _Blocks(raw.get("content"), draft.n_events + 1)
+    message = Message(
+        role=ASSISTANT,
+        content=blocks.text,
+        content_parts=tuple(blocks.parts),
+        tool_calls=tuple(blocks.calls),
+        reasoning_content="\n\n".join(blocks.thinking),
+        reasoning_signature=blocks.signature,
+    )
+    if not (message.has_payload or message.tool_calls):
+        draft.lose("empty answers")
+        return
+    answer_id = f"{raw.get('id') or value['uuid']}/{value.get('requestId') or ''}"
+    usage, split = _usage(raw.get("usage"))
+    billed_before = reading.log.billed_answers.get(answer_id, reading.path) != reading.path
+    reading.log.billed_answers.setdefault(answer_id, reading.path)
+    if billed_before:
+        usage = None
+        draft.lose("answers whose usage was counted in another file")
+    draft.add(
+        message,
+        event_id=value["uuid"],
+        answer_id=answer_id,
+        model=raw["model"] if isinstance(raw.get("model"), str) else "",
+        usage=usage,
+        finish_reason=raw["stop_reason"] if isinstance(raw.get("stop_reason"), str) else "",
+        extensions={"cache_creation": split} if split and usage else None,
+        **facts,
+    )
+
+
+def _add_user_row(draft: Draft, raw: Mapping[str, Any], value: Mapping[str, Any], facts: dict[str, Any]) -> None:
+    """Tool results, and what a person said: a row may hold both."""
+    blocks = _Blocks(raw.get("content"), draft.n_events + 1)
+    for place, (call_id, text) in enumerate(blocks.results):
+        event_id = value["uuid"] if place == 0 else ""
+        draft.add(Message(role=TOOL, content=text, tool_id=call_id), event_id=event_id, **facts)
+    if not (blocks.text or blocks.parts):
+        return
+    role = SYSTEM if value.get("isMeta") and draft.n_events else USER
+    message = Message(role=role, content=blocks.text, content_parts=tuple(blocks.parts))
+    draft.add(message, event_id="" if blocks.results else value["uuid"], **facts)
+
+
+class _Blocks:
+    """The content blocks of a message, sorted by kind."""
+
+    def __init__(self, content: Any, number: int) -> None:
+        self.texts: list[str] = []
+        self.parts: list[ContentPart] = []
+        self.calls: list[ToolCall] = []
+        self.results: list[tuple[str, str]] = []
+        self.thinking: list[str] = []
+        self.signature = ""
+        if content is None:
+            raise FaultyRecordError(f"message {number} has neither content nor tool calls")
+        if isinstance(content, str):
+            self.texts.append(content)
+            return
+        if not isinstance(content, list):
+            raise FaultyRecordError(f"message {number}: content is {kind_of(content)}, expected text or parts")
+        for place, block in enumerate(content, 1):
+            self._take(block, number, place)
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(text for text in self.texts if text)
+
+    def _take(self, block: Any, number: int, place: int) -> None:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "text":
+            self.texts.append(str(block.get("text") or ""))
+        elif kind == "thinking":
+            self.thinking.append(str(block.get("thinking") or ""))
+            self.signature = str(block.get("signature") or "")
+        elif kind == "redacted_thinking":
+            self.signature = str(block.get("data") or "")
+        elif kind == "tool_use":
+            call_id, name = str(block.get("id") or ""), str(block.get("name") or "")
+            self.calls.append(ToolCall(id=call_id, name=name, arguments=arguments_text(block.get("input"))))
+        elif kind == "tool_result":
+            self.results.append((str(block.get("tool_use_id") or ""), _result_text(block.get("content"))))
+        elif kind in _MEDIA:
+            source = block.get("source")
+            data = source.get("data") or source.get("url") if isinstance(source, dict) else ""
+            self.parts.append(ContentPart(type=_MEDIA[kind], url=str(data or "")))
+        else:
+            name = quoted(kind) if isinstance(kind, str) else kind_of(block)
+            raise FaultyRecordError(f"message {number}, part {place}: type {name} is not known")
+
+
+def _result_text(content: Any) -> str:
+    """The text of a tool result; what isn't text stays as JSON."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [
+            block["text"] if isinstance(block, dict) and isinstance(block.get("text"), str) else compact_json(block)
+            for block in content
+        ]
+        return "\n".join(texts)
+    return compact_json(content)
+
+
+def _usage(raw: Any) -> tuple[Usage | None, dict[str, int]]:
+    """Usage in the engine's meaning, and cache writes by lifetime where the source tells them apart."""
+    if raw is None:
+        return None, {}
+    if not isinstance(raw, dict):
+        raise FaultyRecordError(f"usage is {kind_of(raw)}, expected an object")
+    fresh = token_count(raw, "input", "input_tokens")
+    written = token_count(raw, "cache creation", "cache_creation_input_tokens")
+    read = token_count(raw, "cache read", "cache_read_input_tokens")
+    output = token_count(raw, "output", "output_tokens")
+    reported = [n for n in (fresh, written, read) if n is not None]
+    usage = Usage(
+        prompt_tokens=sum(reported) if reported else None,
+        completion_tokens=output,
+        cached_tokens=read,
+        cache_creation_tokens=written,
+        cache_read_tokens=read,
+    )
+    check_usage(usage)
+    split = raw.get("cache_creation")
+    lifetimes = {
+        name: n for name in ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+        if (n := token_count(split, name, name)) is not None
+    }  # fmt: skip
+    return (None if usage == Usage() else usage), lifetimes
+
+
+CLAUDE_CODE = Format(FORMAT_NAME, _recognises, _read)

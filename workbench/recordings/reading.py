@@ -1,0 +1,218 @@
+"""What every reader is given: options, a place for findings, and names for conversations.
+
+In: the arguments of `load_recordings`. Out: `ReadOptions`, one `Reading` per file, and `Format`, the shape of
+a reader. One pass over all files shares a `PassLog`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from workbench.clock import NS_PER_S
+from workbench.errors import ConfigError
+from workbench.recordings.problems import FaultyRecordError, Problem, Severity, shown
+from workbench.recordings.rows import Row
+from workbench.recordings.types import Conversation
+
+OBSERVATION_ROLES = ("user", "tool")
+UNIT_NS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1000, "ns": 1}
+MAP_KEYS = ("user", "assistant", "text", "speaker", "turns", "id", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read what a source leaves open."""
+
+    gap_ns: int
+    step_ns: int
+    observations: str | None = None
+    zone: tzinfo | None = None
+    time_unit: str | None = None
+    assume_order: bool = False
+    mapping: Mapping[str, str] | None = None
+
+    @classmethod
+    def check(
+        cls,
+        *,
+        gap_s: float,
+        step_s: float,
+        observations: str | None,
+        zone: str | None,
+        time_unit: str | None,
+        assume_order: bool,
+        mapping: str | Mapping[str, str] | None,
+    ) -> ReadOptions:
+        """Options from plain values.
+
+        Raises:
+            ConfigError: a value isn't allowed.
+        """
+        for name, value in (("gap_s", gap_s), ("step_s", step_s)):
+            if not 0 <= value < float("inf"):
+                raise ConfigError.for_field(name, value, "a number of seconds, 0 or more")
+        if observations is not None and observations not in OBSERVATION_ROLES:
+            raise ConfigError.for_field("observations", observations, " or ".join(OBSERVATION_ROLES))
+        if time_unit is not None and time_unit not in UNIT_NS:
+            raise ConfigError.for_field("time_unit", time_unit, ", ".join(UNIT_NS))
+        return cls(
+            gap_ns=round(gap_s * NS_PER_S),
+            step_ns=round(step_s * NS_PER_S),
+            observations=observations,
+            zone=None if zone is None else zone_named(zone),
+            time_unit=time_unit,
+            assume_order=assume_order,
+            mapping=None if mapping is None else mapping_from(mapping),
+        )
+
+
+def zone_named(name: str) -> tzinfo:
+    """A zone by name (`Asia/Tokyo`, `UTC`) or offset (`+09:00`).
+
+    Raises:
+        ConfigError: there is none.
+    """
+    text = name.strip()
+    if text in ("Z", "UTC", "utc"):
+        return timezone.utc  # noqa: UP017 - the same object; the name `UTC` is taken by the text above
+    digits = text[1:].replace(":", "")
+    if text[:1] in "+-" and digits.isdecimal() and len(digits) in (2, 4):
+        offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
+        if offset < timedelta(hours=24):
+            return timezone(offset if text[0] == "+" else -offset)
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigError.for_field("zone", name, "an offset such as +09:00, or a name such as Asia/Tokyo") from None
+
+
+def mapping_from(mapping: str | Mapping[str, str]) -> Mapping[str, str]:
+    """`user=q,assistant=a` as a mapping.
+
+    Raises:
+        ConfigError: not pairs, an unknown key, or too little to find texts and speakers.
+    """
+    allowed = f"key=column pairs, keys {', '.join(MAP_KEYS)}"
+    if isinstance(mapping, str):
+        pairs = [part.partition("=") for part in mapping.split(",") if part.strip()]
+        if not all(separator for _, separator, _ in pairs):
+            raise ConfigError.for_field("map", mapping, allowed)
+        columns = {key.strip(): column.strip() for key, _, column in pairs}
+    else:
+        columns = dict(mapping)
+    if unknown := [key for key in columns if key not in MAP_KEYS]:
+        raise ConfigError.for_field("map", unknown[0], allowed)
+    if "text" not in columns and not {"user", "assistant"} <= columns.keys():
+        raise ConfigError.for_field("map", columns, "either text=..., or user=... and assistant=...")
+    return columns
+
+
+@dataclass(slots=True)
+class PassLog:
+    """Findings of one pass over all files."""
+
+    problems: list[Problem] = field(default_factory=list)
+    losses: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(file, what) -> how often."""
+    claimed_ids: set[str] = field(default_factory=set)
+    billed_answers: dict[str, str] = field(default_factory=dict)
+    """Answer -> file in which its usage was counted, for formats that repeat answers in several files."""
+
+
+class Reading:
+    """One file being read: where findings go, and where ids come from."""
+
+    def __init__(self, path: str, stem: str, options: ReadOptions, log: PassLog) -> None:
+        self.path = path
+        self.stem = stem
+        self.options = options
+        self.log = log
+        self.n_loaded = 0
+
+    def report(
+        self, reason: str, hint: str = "", *, line: int | None = None, column: int | None = None,
+        severity: Severity = "problem",
+    ) -> None:  # fmt: skip
+        """Write down a finding."""
+        self.log.problems.append(Problem(self.path, line, column, reason, hint, severity))
+
+    def refuse(self, fault: FaultyRecordError, row: Row | None = None) -> None:
+        """Write down why a record wasn't taken."""
+        line = fault.line if fault.line is not None else row.line if row is not None else None
+        self.report(fault.reason, fault.hint, line=line, column=fault.column)
+
+    def lose(self, what: str, count: int = 1) -> None:
+        """Count something dropped or assumed, for the loss report."""
+        if count:
+            self.log.losses[self.path, what] += count
+
+    def claim_id(self, wanted: str = "") -> str:
+        """A conversation id that no other conversation of this pass has.
+
+        Without a wish: the file's stem and the number of the conversation among those loaded from this file, so
+        that a record which isn't taken doesn't shift the ids of the others.
+        """
+        base = wanted or f"{self.stem}-{self.n_loaded + 1:05d}"
+        name, n = base, 1
+        while name in self.log.claimed_ids:
+            n += 1
+            name = f"{base}~{n}"
+        self.log.claimed_ids.add(name)
+        return name
+
+
+Reader = Callable[[Iterator[Row], Reading], Iterator[Conversation]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A recording format: how to recognise one of its rows, and how to read them all."""
+
+    name: str
+    recognises: Callable[[Any], bool]
+    """A row's value is surely of this format."""
+    read: Reader
+
+
+def values_of(rows: Iterator[Row], reading: Reading) -> Iterator[tuple[Row, Any]]:
+    """The rows that hold a value that may be read; the faults of the others are written down."""
+    for row in rows:
+        if row.bom:
+            reading.report("byte-order mark ignored", line=row.line, severity="note")
+        fault = row.fault or row.broken_escape
+        if fault is not None:
+            reading.refuse(fault, row)
+        elif row.n_bytes:
+            yield row, row.value
+
+
+def own_id(record: Mapping[str, Any], *names: str) -> str:
+    """The first of these fields that holds an id, as text; empty without one.
+
+    Raises:
+        FaultyRecordError: there is such a field and it's blank (B27).
+    """
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            continue
+        text = str(value)
+        if not text.strip():
+            raise FaultyRecordError(f"{_ID_NAMES.get(name, shown(name))} is empty")
+        return text
+    return ""
+
+
+_ID_NAMES = {
+    "session_id": "session id",
+    "sessionId": "session id",
+    "conversation_id": "session id",
+    "user_id": "user id",
+    "user": "user id",
+    "id": "session id",
+}

@@ -1,0 +1,1 @@
+"""Replays: recordings through the production engine, under a virtual clock, into traces."""

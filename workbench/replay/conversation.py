@@ -1,0 +1,496 @@
+"""One conversation through the production engine, under one configuration.
+
+In: a recorded conversation, a configuration. Out: the rows of its trace. The recorded answers come from a
+recorded model, recorded tool results from a recorded tool executor, time from the virtual loop; everything
+else is the runner, service, summarizer and assembly that serve production (WB-RPL-01). Implements the call
+time and delays of WB-RPL-08 and the mapping of WB-REC-04.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from workbench.agent.flow import InvocationState, SentRequest
+from workbench.agent.runner import Runner, RunOptions
+from workbench.agent.tools import ToolRound
+from workbench.build import billing_counter, build_agent, build_service, engine_counter
+from workbench.call import CallContext
+from workbench.clock import NS_PER_S
+from workbench.config import RunConfig
+from workbench.model.client import Model
+from workbench.model.types import EMPTY_MESSAGE, Message, Request, Response, ToolCall
+from workbench.model.windows import lookup_model_context_window
+from workbench.recordings.types import Conversation, RecordedRequest, is_answer, is_tool_round
+from workbench.replay.cache import part_text, tools_text
+from workbench.replay.loop import VirtualLoop
+from workbench.replay.meter import CallFacts, CallMeter
+from workbench.replay.sources import summary_model
+from workbench.replay.trace import TABLES
+from workbench.service.service import SessionService, SummaryAttempt, SummaryCheck
+from workbench.session.types import Event, Session, SessionKey
+from workbench.store.memory import InMemoryStore
+from workbench.summary.report import Check, Trigger
+from workbench.tokens import LineCounter
+from workbench.facts import words
+
+Row = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class ConversationTrace:
+    """The rows of one conversation under one configuration, by table."""
+
+    conversation: str
+    position: int
+    rows: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in TABLES})
+
+    def digest(self) -> str:
+        """sha256 over every hashed column of every row, in order."""
+        hasher = hashlib.sha256()
+        for name, table in TABLES.items():
+            kept = [i for i, column in enumerate(table.columns) if column.hashed]
+            for row in self.rows[name]:
+                line = json.dumps([name, *(row[i] for i in kept)], ensure_ascii=False, separators=(",", ":"))
+                hasher.update(line.encode("utf-8", "surrogatepass"))
+        return hasher.hexdigest()
+
+
+class RecordedModel:
+    """The main model of a replay: answers what was answered, when it was answered."""
+
+    def __init__(self, script: Script, *, name: str, context_window: int) -> None:
+        self.name = name
+        self.context_window = context_window
+        self._script = script
+
+    async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        yield await self._script.answer()
+
+
+class RecordedTools:
+    """The tools of a replay: give the recorded results, if there are any."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def execute(self, ctx: CallContext, calls: Sequence[ToolCall]) -> ToolRound:
+        event = await self._script.tool_results()
+        if event is None:
+            return ToolRound(())
+        return ToolRound(event.messages, event.skip_summarization)
+
+
+class Script:
+    """Where a replay stands inside one recorded request, and what comes next."""
+
+    def __init__(self, loop: VirtualLoop, service: SessionService) -> None:
+        self._loop = loop
+        self._service = service
+        self._steps: Sequence[Event] = ()
+        self._next = 0
+        self._delay_ns = 0
+        self._last_recorded: Event | None = None
+        self._expected: Event | None = None
+
+    def begin(self, request: RecordedRequest) -> None:
+        """Start a request; its message is the event that is stored next."""
+        self._steps = request.steps
+        self._next = 0
+        self._last_recorded = self._expected = request.message
+        self._delay_ns = max(self._loop.now_ns() - request.message.time_ns, 0)
+
+    @property
+    def next_answer(self) -> Event | None:
+        """The recorded answer of the coming call."""
+        return next((step for step in self._steps[self._next :] if is_answer(step)), None)
+
+    def make_event(self, event: Event) -> Event:
+        """Give an event of the engine the identity of the recorded one it stands for."""
+        recorded, self._expected = self._expected, None
+        if recorded is None:
+            return event.replace(id=f"{event.request_id}:{event.time_ns}")
+        return event.replace(
+            id=recorded.id,
+            author=recorded.author or event.author,
+            filter_key=recorded.filter_key or event.filter_key,
+            branch=recorded.branch or event.branch,
+            invocation_id=recorded.invocation_id or event.invocation_id,
+            state_delta=recorded.state_delta,
+            tag=recorded.tag,
+        )
+
+    async def before_step(self, state: InvocationState) -> None:
+        """Store what the recording has between two calls, then wait for the call's time (WB-RPL-08)."""
+        while self._next < len(self._steps) and not is_answer(self._steps[self._next]):
+            await self.append(state.session, self._steps[self._next])
+            self._next += 1
+        if self._next >= len(self._steps):
+            state.ended = True
+            return
+        call_ns = self._last_recorded.time_ns if self._last_recorded is not None else 0
+        await self._loop.sleep_until(call_ns + self._delay_ns)
+        self._delay_ns = max(self._delay_ns, self._loop.now_ns() - call_ns)
+
+    async def answer(self) -> Response:
+        """The recorded answer, at its time; a later call of the same request keeps the run going."""
+        event = self._steps[self._next]
+        self._next += 1
+        await self._loop.sleep_until(event.time_ns + self._delay_ns)
+        self._last_recorded = self._expected = event
+        response = event.response
+        assert response is not None
+        continues = any(is_answer(step) for step in self._steps[self._next :])
+        if continues and not response.is_tool_call:
+            return replace(response, done=False)
+        return response if response.done and not response.is_partial else replace(response, done=True, is_partial=False)
+
+    async def tool_results(self) -> Event | None:
+        """The recorded results that follow the answer just given, None if it has none."""
+        if self._next >= len(self._steps) or not is_tool_round(self._steps[self._next]):
+            return None
+        event = self._steps[self._next]
+        self._next += 1
+        await self._loop.sleep_until(event.time_ns + self._delay_ns)
+        self._last_recorded = self._expected = event
+        return event
+
+    async def append(self, session: Session, event: Event) -> None:
+        """Store a recorded event that no part of the engine makes."""
+        await self._loop.sleep_until(event.time_ns + self._delay_ns)
+        self._last_recorded = event
+        await self._service.append_event(session, event.replace(time_ns=self._loop.now_ns()))
+
+    async def append_rest(self, session: Session) -> None:
+        """What is recorded behind the last answer."""
+        for event in self._steps[self._next :]:
+            await self.append(session, event)
+        self._next = len(self._steps)
+
+
+class ConversationReplay:
+    """Replays one conversation under one configuration; `run()` once."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        config: RunConfig,
+        *,
+        position: int = 0,
+        cache_seed: Sequence[Sequence[str]] = (),
+        on_sent: Any = None,
+    ) -> None:
+        self._conversation = conversation
+        self._config = config
+        self._trace = ConversationTrace(conversation.id, position)
+        self._loop = VirtualLoop()
+        self._billing: LineCounter = billing_counter(config)
+        self._meter = CallMeter(
+            self._billing,
+            engine_counter(config),
+            per_message=config.billing.per_message,
+            per_request=config.billing.per_request,
+        )
+        for texts in cache_seed:
+            self._meter.tree.seed(texts)
+        self._calls = conversation.calls
+        self._window = _known_window(config, conversation)
+        self._on_sent = on_sent
+        self._rewritten: dict[tuple[str, str], int] = {}
+        self._source: Model = summary_model(config, self._billing)
+
+    def run(self) -> ConversationTrace:
+        """The whole trace of this conversation."""
+        conversation = self._conversation
+        first = next(iter(conversation.events), None)
+        self._loop.set_time(first.time_ns if first is not None else 0)
+        self._trace.rows["conversations"].append(self._conversation_row())
+        try:
+            self._loop.run(self._replay())
+        finally:
+            self._loop.close()
+        return self._trace
+
+    async def _replay(self) -> None:
+        conversation, config = self._conversation, self._config
+        key = SessionKey(conversation.app_name, conversation.user_id, conversation.id)
+        store = InMemoryStore(event_limit=config.service.event_limit)
+        service = build_service(
+            config, store, summary_model=self._source, clock=self._loop, observer=self
+        )
+        session = await service.create_session(key.app_name, key.user_id, key.session_id)
+        script = Script(self._loop, service)
+        for event in conversation.seed_events:
+            await script.append(session, event)
+        runner = self._runner(service, script)
+        for request in conversation.requests:
+            await self._replay_request(request, runner, service, script, key)
+        await service.wait_for_summaries()
+        await service.close()
+
+    def _runner(self, service: SessionService, script: Script) -> Runner:
+        conversation, config = self._conversation, self._config
+        model = RecordedModel(
+            script,
+            name=config.model.name or conversation.model or "recorded",
+            context_window=config.model.context_window or 0,
+        )
+        agent = build_agent(
+            config,
+            model,
+            name=_agent_name(conversation),
+            instruction=conversation.instruction,
+            tool_specs=conversation.tools,
+            tool_executor=RecordedTools(script),
+        )
+        return Runner(
+            app_name=conversation.app_name,
+            agent=agent,
+            session_service=service,
+            clock=self._loop,
+            profile=config.engine_profile,
+            make_event=script.make_event,
+            before_step=script.before_step,
+            on_request=lambda sent: self._measure(sent, script),
+        )
+
+    async def _replay_request(
+        self,
+        request: RecordedRequest,
+        runner: Runner,
+        service: SessionService,
+        script: Script,
+        key: SessionKey,
+    ) -> None:
+        await self._loop.sleep_until(request.inputs[0].time_ns)
+        script.begin(request)
+        if request.earlier or not request.answers:
+            session = await service.get_session(key)
+            assert session is not None
+            for event in request.inputs if not request.answers else request.earlier:
+                await script.append(session, event)
+            if not request.answers:
+                await script.append_rest(session)
+                return
+            await self._loop.sleep_until(request.message.time_ns)
+            script.begin(request)
+        options = RunOptions(request_id=request.message.request_id or request.id)
+        async for _ in runner.run(key.user_id, key.session_id, request.message.message, options):
+            pass
+
+    # --- what is written down ------------------------------------------------------------------------
+
+    def _measure(self, sent: SentRequest, script: Script) -> None:
+        rows = self._trace.rows["calls"]
+        call = self._calls[len(rows)]
+        boundary = sent.assembly.summary.boundary if sent.assembly.summary is not None else None
+        position = sent.session.position_of(boundary.last_event_id) if boundary is not None else None
+        facts = CallFacts(
+            conversation=self._conversation.id,
+            call=len(rows),
+            request=call.request.index,
+            event_id=call.event.id,
+            time_ns=self._loop.now_ns(),
+            window=self._window,
+            answer=call.event.message if call.event.response is not None else EMPTY_MESSAGE,
+            usage=self._conversation.usage.get(call.event.id),
+            boundary_position=position,
+            end_position=sent.session.end_position,
+        )
+        rows.append(self._meter.row(facts, sent))
+        self._note_rewrites(sent, len(rows) - 1)
+        if self._on_sent is not None:
+            self._on_sent(facts, sent)
+
+    def _note_rewrites(self, sent: SentRequest, call: int) -> None:
+        for rewrite in sent.assembly.new_rewrites:
+            key = (rewrite.event_id, rewrite.tool_call_id)
+            if self._rewritten.get(key) == rewrite.by_pass:
+                continue
+            self._rewritten[key] = rewrite.by_pass
+            self._trace.rows["compactions"].append(
+                (
+                    self._conversation.id,
+                    call,
+                    rewrite.event_id,
+                    rewrite.tool_call_id,
+                    rewrite.tool_name,
+                    rewrite.by_pass,
+                    rewrite.tokens_before,
+                    rewrite.tokens_after,
+                )
+            )
+
+    def on_check(self, check: SummaryCheck) -> None:
+        """A trigger was evaluated."""
+        rows = self._trace.rows["checks"]
+        trigger = check.trigger
+        decisive = deciding_check(trigger)
+        newest = check.session.events[-1].id if check.session.events else ""
+        rows.append(
+            (
+                self._conversation.id,
+                len(rows),
+                len(self._trace.rows["calls"]),
+                newest,
+                check.time_ns,
+                check.filter_key,
+                check.path,
+                trigger.fired,
+                trigger.name,
+                decisive.metric,
+                float(decisive.value),
+                float(decisive.threshold),
+                decisive.unit,
+                decisive.context_window,
+                float(decisive.threshold_ratio),
+                reason_in_words(trigger, decisive),
+                json.dumps([_check_tree(one) for one in trigger.checks], ensure_ascii=False, separators=(",", ":")),
+            )
+        )
+
+    def on_attempt(self, attempt: SummaryAttempt) -> None:
+        """A summary was written or copied, or failed."""
+        rows = self._trace.rows["summaries"]
+        call, summary = attempt.report.call, attempt.summary
+        text = summary.summary if summary is not None else ""
+        boundary = summary.boundary if summary is not None else None
+        request_tokens = sum(self._request_tokens(request) for request in call.requests)
+        is_copy = attempt.status == "copied"
+        error = None if attempt.error is None else f"{type(attempt.error).__name__}: {attempt.error}"
+        rows.append(
+            (
+                self._conversation.id,
+                len(rows),
+                len(self._trace.rows["calls"]),
+                attempt.started_ns,
+                attempt.finished_ns,
+                attempt.filter_key,
+                attempt.status,
+                error,
+                None if is_copy else call.mode,
+                attempt.report.trigger.name,
+                attempt.events_covered,
+                None if boundary is None else boundary.last_event_id,
+                None if boundary is None else boundary.cutoff_ns,
+                call.estimated_prompt_tokens,
+                request_tokens,
+                0 if is_copy else self._billing.count_text(text),
+                words(text),
+                len(call.requests),
+                call.dropped_chars,
+                call.dropped_rounds,
+                text,
+            )
+        )
+
+    def _request_tokens(self, request: Request) -> int:
+        texts = [tools_text(request.tools), *(part_text(message) for message in request.messages)]
+        return sum(self._billing.count_text(text) for text in texts)
+
+    def _conversation_row(self) -> Row:
+        conversation = self._conversation
+        return (
+            conversation.id,
+            self._trace.position,
+            conversation.place,
+            conversation.format,
+            len(conversation.events),
+            len(conversation.requests),
+            len(conversation.calls),
+            conversation.greetings,
+            conversation.assumed_time,
+            conversation.duration_s,
+            conversation.content_hash,
+        )
+
+
+def replay_conversation(
+    conversation: Conversation,
+    config: RunConfig,
+    *,
+    position: int = 0,
+    cache_seed: Sequence[Sequence[str]] = (),
+    on_sent: Any = None,
+) -> ConversationTrace:
+    """Push one conversation through the engine under one configuration.
+
+    Args:
+        cache_seed: Part texts of requests of other conversations that the cache has seen.
+        on_sent: Called with `(CallFacts, SentRequest)` at each call; for looking at exact requests.
+    """
+    return ConversationReplay(
+        conversation, config, position=position, cache_seed=cache_seed, on_sent=on_sent
+    ).run()
+
+
+def cache_seed_of(conversation: Conversation) -> list[str]:
+    """The parts that other conversations may share: tool declarations and the instruction."""
+    texts = [tools_text(conversation.tools)] if conversation.tools else []
+    if conversation.instruction:
+        texts.append(part_text(Message(role="system", content=conversation.instruction)))
+    return texts
+
+
+def deciding_check(trigger: Trigger) -> Check:
+    """The single check whose value decided: for a tree, the leaf that passed or stopped it."""
+    stopped = [check for check in trigger.checks if check.passed == trigger.fired]
+    check = next((one for one in stopped if one.name == trigger.name), stopped[-1] if stopped else None)
+    if check is None:
+        return Check(
+            name=trigger.name,
+            passed=trigger.fired,
+            metric=trigger.metric,
+            value=trigger.value,
+            threshold=trigger.threshold,
+            unit=trigger.unit,
+        )
+    while check.children:
+        inner = [child for child in check.children if child.evaluated and child.passed == check.passed]
+        if not inner:
+            break
+        check = inner[-1]
+    return check
+
+
+def reason_in_words(trigger: Trigger, decisive: Check) -> str:
+    """Why a trigger fired, or what stopped it, in one short sentence."""
+    if not trigger.fired:
+        return trigger.stopped_by or f"{decisive.name} said no"
+    if not decisive.unit:
+        return f"{trigger.name or 'no check'}: fires whenever there is something new"
+    return f"{decisive.name}: {decisive.value:,.0f} {decisive.unit} > {decisive.threshold:,.0f}"
+
+
+def _check_tree(check: Check) -> dict[str, object]:
+    tree: dict[str, object] = {
+        "check": check.label or check.name,
+        "passed": check.passed if check.evaluated else None,
+        "value": check.value,
+        "threshold": check.threshold,
+        "unit": check.unit,
+    }
+    if check.children:
+        tree["children"] = [_check_tree(child) for child in check.children]
+    return tree
+
+
+def _agent_name(conversation: Conversation) -> str:
+    """Who answers; a recording with several agents replays as the one that answers first."""
+    first = next((call.event.author for call in conversation.calls if call.event.author), "")
+    return first or "assistant"
+
+
+def _known_window(config: RunConfig, conversation: Conversation) -> int | None:
+    if config.model.context_window is not None:
+        return config.model.context_window
+    found = lookup_model_context_window(config.model.name or conversation.model)
+    return found if found else None
+
+
+def latency_ns(config: RunConfig) -> int:
+    """Virtual duration of a summary call."""
+    return round(config.summaries.latency_s * NS_PER_S)

@@ -1,0 +1,245 @@
+"""`replay`: recordings times configurations, into runs.
+
+In: conversations and configurations. Out: a `RunSet`. Every conversation is read once and pushed through all
+configurations; finished blocks are on disk, so an interrupted replay goes on where it stopped, and ends with
+the same trace. Implements WB-RPL-01, -09, -10 and WB-TUNE-04's process pool.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from workbench.build import billing_counter, engine_counter
+from workbench.config import RunConfig
+from workbench.errors import ConfigError, ReplayError, WorkbenchError
+from workbench.recordings import Recordings, load_recordings
+from workbench.recordings.types import Conversation
+from workbench.replay.conversation import ConversationTrace, cache_seed_of, replay_conversation
+from workbench.replay.runs import RUNS_FOLDER, Run, RunKey, RunSet, RunWriter
+from workbench.replay.sources import SUMMARY_SOURCE_VERSION
+from workbench.version import __version__
+
+BLOCK_EVENTS = 4000
+"""Events that are replayed between two writes; a killed replay loses at most so many per process."""
+_MAX_SEEDS = 32
+
+
+class Progress(Protocol):
+    """Is told how far a replay is."""
+
+    def start(self, total: int) -> None:
+        """So many conversation-runs lie ahead."""
+        ...
+
+    def advance(self, steps: int) -> None:
+        """So many more are done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A block of conversations with the configurations that still need each of them."""
+
+    conversations: tuple[Conversation, ...]
+    positions: tuple[int, ...]
+    seeds: tuple[tuple[tuple[str, ...], ...], ...]
+    wanted: tuple[tuple[bool, ...], ...]
+    """Per conversation, per configuration."""
+
+
+def replay(
+    conversations: Recordings | Iterable[Conversation] | str | Path,
+    configs: RunConfig | Sequence[RunConfig],
+    *,
+    runs: str | Path = RUNS_FOLDER,
+    jobs: int = 1,
+    fresh: bool = False,
+    progress: Progress | bool | None = None,
+) -> RunSet:
+    """Replay recordings under one or more configurations.
+
+    Args:
+        conversations: What `load_recordings` gave, conversations, or a path to load.
+        configs: Configurations with different names.
+        runs: Folder of the run files; a run that is there already isn't replayed again.
+        jobs: Processes. One is fastest below some 50,000 events.
+        fresh: Replay even if the run is there.
+        progress: True or None shows a bar (None: only where somebody watches), False is silent.
+    Returns:
+        The runs by configuration name, in the order of `configs`.
+    Raises:
+        ConfigError: two configurations share a name, or a value is impossible.
+        RecordingError: nothing could be loaded.
+    Source: WB-API-01.
+    """
+    recordings = _recordings(conversations)
+    config_list = [configs] if isinstance(configs, RunConfig) else list(configs)
+    _check_names(config_list)
+    if jobs < 1:
+        raise ConfigError.for_field("jobs", jobs, "1 or more")
+    for config in config_list:  # a missing vocabulary is said before any work is done
+        billing_counter(config)
+        engine_counter(config)
+    folder = Path(runs)
+    data_hash = recordings.data_hash
+    writers = [
+        RunWriter(folder, RunKey(config, data_hash, SUMMARY_SOURCE_VERSION, __version__)) for config in config_list
+    ]
+    open_writers = [writer for writer in writers if fresh or not writer.is_finished]
+    for writer in open_writers:
+        writer.begin(fresh=fresh)
+    if open_writers:
+        with _shown(progress) as bar:
+            _run_all(recordings, open_writers, jobs, bar)
+        for writer in open_writers:
+            writer.finish()
+    return RunSet([Run(writer.path, conversations=recordings) for writer in writers], problems=recordings.problems)
+
+
+def _recordings(conversations: Recordings | Iterable[Conversation] | str | Path) -> Recordings:
+    if isinstance(conversations, Recordings):
+        return conversations
+    if isinstance(conversations, str | Path):
+        return load_recordings(conversations)
+    return Recordings.of(list(conversations))
+
+
+def _check_names(configs: Sequence[RunConfig]) -> None:
+    if not configs:
+        raise ConfigError("no configuration was given", field="configs", hint="give at least one RunConfig")
+    names = [config.label() for config in configs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"two configurations are named {name!r}", field="name", value=name, hint="give each its own name"
+            )
+
+
+def _run_all(recordings: Recordings, writers: Sequence[RunWriter], jobs: int, bar: Progress) -> None:
+    bar.start(len(recordings) * len(writers))
+    tasks = _tasks(recordings, writers, bar)
+    configs = tuple(writer.key.config for writer in writers)
+    if jobs == 1:
+        for task in tasks:
+            _write(writers, _replay_task(task, configs), bar)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        waiting: list[Future[list[list[ConversationTrace]]]] = []
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(_replay_task, task, configs))
+                if len(waiting) >= 2 * jobs:
+                    _write(writers, waiting.pop(0).result(), bar)
+            while waiting:
+                _write(writers, waiting.pop(0).result(), bar)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _write(writers: Sequence[RunWriter], traces: Sequence[Sequence[ConversationTrace]], bar: Progress) -> None:
+    for writer, batch in zip(writers, traces, strict=True):
+        writer.add(batch)
+        bar.advance(len(batch))
+
+
+def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress) -> Iterator[_Task]:
+    """Blocks of conversations that some configuration hasn't got yet."""
+    block: list[tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...]]] = []
+    seen_ids: dict[str, int] = {}
+    corpus_seeds: list[tuple[str, ...]] = []
+    n_events = 0
+    for position, conversation in enumerate(recordings):
+        repeats = seen_ids[conversation.id] = seen_ids.get(conversation.id, 0) + 1
+        if repeats > 1:
+            conversation = conversation.replace(id=f"{conversation.id}#{repeats}")
+        wanted = tuple(position not in writer.done for writer in writers)
+        bar.advance(wanted.count(False))
+        if any(wanted):
+            block.append((conversation, position, tuple(corpus_seeds), wanted))
+            n_events += len(conversation.events)
+        seed = tuple(cache_seed_of(conversation))
+        if seed and seed not in corpus_seeds:
+            corpus_seeds = [*corpus_seeds, seed][-_MAX_SEEDS:]
+        if n_events >= BLOCK_EVENTS:
+            yield _task_of(block)
+            block, n_events = [], 0
+    if block:
+        yield _task_of(block)
+
+
+def _task_of(block: Sequence[tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...]]]) -> _Task:
+    conversations, positions, seeds, wanted = zip(*block, strict=True)
+    return _Task(conversations, positions, seeds, wanted)
+
+
+def _replay_task(task: _Task, configs: Sequence[RunConfig]) -> list[list[ConversationTrace]]:
+    """Traces per configuration, in conversation order."""
+    traces: list[list[ConversationTrace]] = [[] for _ in configs]
+    for conversation, position, seeds, wanted in zip(
+        task.conversations, task.positions, task.seeds, task.wanted, strict=True
+    ):
+        for i, config in enumerate(configs):
+            if not wanted[i]:
+                continue
+            cache_seed = seeds if config.cache.scope == "corpus" else ()
+            try:
+                trace = replay_conversation(conversation, config, position=position, cache_seed=cache_seed)
+            except WorkbenchError as error:
+                raise ReplayError(
+                    f"{conversation.place}: conversation {conversation.id!r} under {config.label()!r}: {error}",
+                    hint=error.hint,
+                ) from error
+            traces[i].append(trace)
+    return traces
+
+
+# --- progress ----------------------------------------------------------------------------------------
+
+
+class _Silent:
+    def start(self, total: int) -> None:
+        """Nobody watches."""
+
+    def advance(self, steps: int) -> None:
+        """Nobody watches."""
+
+
+class _Bar:
+    """A progress bar of the library `rich`, in a terminal or a notebook."""
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self._task: Any = None
+
+    def start(self, total: int) -> None:
+        self._task = self._display.add_task("replay", total=total)
+
+    def advance(self, steps: int) -> None:
+        self._display.advance(self._task, steps)
+
+
+@contextmanager
+def _shown(progress: Progress | bool | None) -> Iterator[Progress]:
+    if progress is None:
+        progress = sys.stderr.isatty()
+    if progress is False:
+        yield _Silent()
+    elif progress is True:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with RichProgress(*columns, console=Console(stderr=True), transient=True) as display:
+            yield _Bar(display)
+    else:
+        yield progress

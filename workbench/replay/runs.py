@@ -1,0 +1,350 @@
+"""Runs on disk: one immutable DuckDB file each, written block by block, and the catalogue of a folder.
+
+In: traces of conversations. Out: `Run` and `RunSet`. A run in progress is `<id>.partial.duckdb`; only a
+whole one gets its final name, so nothing half-written is ever taken for a finished run. Files are opened per
+operation: whoever looks at runs blocks nobody. Implements WB-RPL-10 and -11.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from workbench.config import RunConfig
+from workbench.errors import ReplayError, StoreError, StoreLockedError, nearest_name
+from workbench.replay.conversation import ConversationTrace, replay_conversation
+from workbench.replay.meter import CallFacts
+from workbench.agent.flow import SentRequest
+from workbench.recordings.types import Conversation
+from workbench.model.types import Request
+from workbench.replay.trace import TABLES
+from workbench.store import tables as duck
+
+TRACE_VERSION = 1
+RUNS_FOLDER = "runs"
+_RUN_COLUMNS = (
+    ("run_id", "VARCHAR"),
+    ("config", "VARCHAR"),
+    ("config_hash", "VARCHAR"),
+    ("data_hash", "VARCHAR"),
+    ("profile", "VARCHAR"),
+    ("config_json", "VARCHAR"),
+    ("facts_json", "VARCHAR"),
+    ("trace_version", "INTEGER"),
+)
+_DONE_COLUMNS = (("position", "INTEGER"), ("conversation", "VARCHAR"), ("digest", "VARCHAR"))
+
+FACT_NAMES = (
+    "run_id",
+    "config",
+    "config_hash",
+    "data_hash",
+    "profile",
+    "conversations",
+    "events",
+    "calls",
+    "checks",
+    "firings",
+    "summaries",
+    "prompt_tokens",
+    "peak_prompt_tokens",
+    "overflow_calls",
+    "summary_tokens",
+    "prefix_tokens",
+    "prefix_reuse",
+    "prefix_share",
+    "cached_tokens",
+    "needed_facts",
+    "needed_fact_recall",
+    "cost_usd",
+    "protocol_violations",
+    "coverage_violations",
+    "stuck_conversations",
+    "trace_hash",
+)
+"""Keys of a run's figures, as `workbench replay --json` prints them (WB-CLI-03); None = not known."""
+
+_TOTALS_SQL = """
+SELECT
+    (SELECT count(*) FROM conversations) AS conversations,
+    (SELECT coalesce(sum(events), 0) FROM conversations) AS events,
+    (SELECT count(*) FROM calls) AS calls,
+    (SELECT count(*) FROM checks) AS checks,
+    (SELECT count(*) FROM checks WHERE fired) AS firings,
+    (SELECT count(*) FROM summaries WHERE status = 'written') AS summaries,
+    (SELECT coalesce(sum(prompt_tokens), 0) FROM calls) AS prompt_tokens,
+    (SELECT max(prompt_tokens) FROM calls) AS peak_prompt_tokens,
+    (SELECT CASE WHEN count("window") = 0 THEN NULL ELSE count(*) FILTER (overflow) END FROM calls) AS overflow_calls,
+    (SELECT coalesce(sum(request_tokens + completion_tokens), 0) FROM summaries) AS summary_tokens,
+    (SELECT sum(prefix_tokens) FROM calls) AS prefix_tokens,
+    (SELECT sum(prefix_tokens) / nullif(sum(reusable_tokens), 0) FROM calls
+        WHERE prefix_tokens IS NOT NULL) AS prefix_reuse,
+    (SELECT sum(prefix_tokens) / nullif(sum(prompt_tokens), 0) FROM calls
+        WHERE prefix_tokens IS NOT NULL) AS prefix_share
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """What makes a run what it is; a stored run is used again only when all of it agrees (WB-CFG-03)."""
+
+    config: RunConfig
+    data_hash: str
+    source_version: str
+    engine_version: str
+
+    @property
+    def run_id(self) -> str:
+        """Configuration name and a hash of everything that matters."""
+        parts = [self.config.config_hash, self.data_hash, self.source_version, self.engine_version, TRACE_VERSION]
+        digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        slug = re.sub(r"[^\w.-]+", "-", self.config.label(), flags=re.ASCII).strip("-.")[:40] or "run"
+        return f"{slug}-{digest[:12]}"
+
+
+class RunWriter:
+    """Writes one run; goes on where an interrupted one stopped."""
+
+    def __init__(self, folder: Path, key: RunKey) -> None:
+        self.key = key
+        self.path = folder / f"{key.run_id}.duckdb"
+        self._partial = folder / f"{key.run_id}.partial.duckdb"
+        self.done: frozenset[int] = frozenset()
+
+    @property
+    def is_finished(self) -> bool:
+        """The whole run is there already."""
+        return self.path.exists()
+
+    def begin(self, *, fresh: bool) -> None:
+        """Open what an interrupted run left, or start anew."""
+        if fresh:
+            self._remove(self.path)
+            self._remove(self._partial)
+        if self._partial.exists():
+            try:
+                _, rows = duck.read_rows(self._partial, "SELECT position FROM done")
+                self.done = frozenset(row[0] for row in rows)
+                return
+            except StoreLockedError:
+                raise
+            except StoreError:
+                self._remove(self._partial)  # what can't be read is replayed again
+        self._partial.parent.mkdir(parents=True, exist_ok=True)
+        schemas = {name: [(c.name, c.type) for c in table.columns] for name, table in TABLES.items()}
+        duck.create_tables(self._partial, {**schemas, "run": _RUN_COLUMNS, "done": _DONE_COLUMNS})
+
+    def add(self, traces: Sequence[ConversationTrace]) -> None:
+        """Write a block of conversations: all of it or nothing."""
+        if not traces:
+            return
+        rows: dict[str, list[tuple[object, ...]]] = {name: [] for name in TABLES}
+        for trace in traces:
+            for name, batch in trace.rows.items():
+                rows[name].extend(batch)
+        done = [(trace.position, trace.conversation, trace.digest()) for trace in traces]
+        duck.append_rows(self._partial, {**rows, "done": done})
+        self.done |= {trace.position for trace in traces}
+
+    def finish(self) -> None:
+        """Add the totals and give the file its final name."""
+        facts = self._facts()
+        config = self.key.config
+        row = (
+            facts["run_id"],
+            facts["config"],
+            facts["config_hash"],
+            facts["data_hash"],
+            facts["profile"],
+            json.dumps({"name": config.name, **config.to_values()}, ensure_ascii=False, sort_keys=True),
+            json.dumps(facts, ensure_ascii=False),
+            TRACE_VERSION,
+        )
+        duck.append_rows(self._partial, {"run": [row]})
+        try:
+            os.replace(self._partial, self.path)
+        except OSError as error:
+            raise StoreError(f"{self.path}: can't be written: {error.strerror}") from error
+
+    def _facts(self) -> dict[str, Any]:
+        columns, rows = duck.read_rows(self._partial, _TOTALS_SQL)
+        totals = {name: _plain_number(value) for name, value in zip(columns, rows[0], strict=True)}
+        _, digests = duck.read_rows(self._partial, "SELECT digest FROM done ORDER BY position")
+        trace_hash = hashlib.sha256("".join(row[0] for row in digests).encode()).hexdigest()
+        config = self.key.config
+        known = {
+            **totals,
+            "run_id": self.key.run_id,
+            "config": config.label(),
+            "config_hash": config.config_hash,
+            "data_hash": self.key.data_hash,
+            "profile": config.profile,
+            "trace_hash": trace_hash,
+        }
+        return {name: known.get(name) for name in FACT_NAMES}
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        for leftover in (path, path.with_name(path.name + ".wal")):
+            leftover.unlink(missing_ok=True)
+
+
+def _plain_number(value: Any) -> Any:
+    return value if value is None or isinstance(value, float) else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model call of a run: its row, and exactly what the model would have received (WB-RPL-12)."""
+
+    row: dict[str, Any]
+    request: Request
+    sent: SentRequest
+
+
+class Run:
+    """A finished run. `conversations` lets it show exact requests; without them it has its rows only."""
+
+    def __init__(self, path: Path, *, conversations: Sequence[Conversation] | None = None) -> None:
+        self.path = path
+        self._conversations = conversations
+        columns, rows = duck.read_table(path, "run")
+        if not rows:
+            raise StoreError(f"{path}: the run isn't finished", hint="run the same replay again to finish it")
+        self._meta = dict(zip(columns, rows[0], strict=True))
+
+    @property
+    def name(self) -> str:
+        """The configuration's name."""
+        return str(self._meta["config"])
+
+    @property
+    def run_id(self) -> str:
+        """Name and hash of configuration, data and engine."""
+        return str(self._meta["run_id"])
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The run's figures (`FACT_NAMES`)."""
+        facts: dict[str, Any] = json.loads(self._meta["facts_json"])
+        return facts
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The configuration it ran under."""
+        return RunConfig.from_values(json.loads(self._meta["config_json"]), where=str(self.path))
+
+    def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
+        """Rows of one trace table as dictionaries, in order."""
+        if table not in TABLES:
+            raise ReplayError(f"no table {table!r}", hint=nearest_name(table, TABLES) or ", ".join(TABLES))
+        where = {} if conversation is None else {"conversation": conversation}
+        columns, rows = duck.read_table(self.path, table, where=where)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def call(self, conversation: str, call: int) -> Call:
+        """The exact request of one call, made again by the engine.
+
+        Raises:
+            ReplayError: the conversation or the call doesn't exist, or the recordings aren't at hand.
+        """
+        found = self._conversation(conversation)
+        sent: list[SentRequest] = []
+
+        def keep(facts: CallFacts, request: SentRequest) -> None:
+            if facts.call == call:
+                sent.append(request)
+
+        replay_conversation(found, self.config, on_sent=keep)
+        rows = [row for row in self.rows("calls", conversation) if row["call"] == call]
+        if not sent or not rows:
+            n_calls = len(self.rows("calls", conversation))
+            raise ReplayError(f"{conversation} has no call {call}", hint=f"it has calls 0 to {n_calls - 1}")
+        return Call(rows[0], sent[0].request, sent[0])
+
+    def _conversation(self, name: str) -> Conversation:
+        if self._conversations is None:
+            raise ReplayError("the recordings of this run aren't loaded", hint="replay them again to look at requests")
+        for conversation in self._conversations:
+            if conversation.id == name:
+                return conversation
+        known = [conversation.id for conversation in self._conversations]
+        raise ReplayError(f"no conversation {name!r}", hint=nearest_name(name, known))
+
+    def __repr__(self) -> str:
+        facts = self.facts
+        return f"Run({self.name}: {facts['calls']} calls, {facts['firings']} firings, {facts['prompt_tokens']:,} tokens)"
+
+
+class RunSet(Mapping[str, Run]):
+    """Runs by configuration name, in the order asked for."""
+
+    def __init__(self, runs: Sequence[Run], *, problems: Sequence[Any] = ()) -> None:
+        self._runs = {run.name: run for run in runs}
+        self.problems = tuple(problems)
+        """What the recordings had that couldn't be read."""
+
+    def __getitem__(self, name: str) -> Run:
+        try:
+            return self._runs[name]
+        except KeyError:
+            raise ReplayError(f"no run {name!r}", hint=nearest_name(name, self._runs)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def facts(self) -> list[dict[str, Any]]:
+        """The figures of every run, one dictionary each."""
+        return [run.facts for run in self._runs.values()]
+
+    def __repr__(self) -> str:
+        return "\n".join(repr(run) for run in self._runs.values())
+
+    def _repr_html_(self) -> str:
+        from workbench.report.display import runs_html
+
+        return runs_html(self)
+
+
+def finished_runs(folder: str | Path = RUNS_FOLDER) -> list[Path]:
+    """Files of the finished runs in a folder, oldest first."""
+    found = [path for path in Path(folder).glob("*.duckdb") if not path.name.endswith(".partial.duckdb")]
+    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+def load_runs(folder: str | Path = RUNS_FOLDER, names: Sequence[str] = ()) -> RunSet:
+    """Finished runs of a folder; of several with one name the newest.
+
+    Args:
+        names: Run ids or configuration names; empty = all.
+
+    Raises:
+        StoreError: the folder has no finished run.
+        ReplayError: a name isn't there; the hint is the nearest one.
+    """
+    runs = [Run(path) for path in finished_runs(folder)]
+    if not runs:
+        raise StoreError(f"{folder}: no finished run", hint="run `workbench replay` first")
+    if names:
+        known = {run.run_id: run for run in runs} | {run.name: run for run in runs}
+        for name in names:
+            if name not in known:
+                raise ReplayError(f"no run {name!r} in {folder}", hint=nearest_name(name, known))
+        runs = [known[name] for name in names]
+    return RunSet(runs)
+
+
+def query_runs(sql: str, folder: str | Path = RUNS_FOLDER) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """SQL over all finished runs of a folder: every trace table with a `run_id` column in front, and `run`."""
+    files = {path.stem: path for path in finished_runs(folder)}
+    return duck.query_files(files, [*TABLES, "run"], sql, key="run_file")

@@ -1,0 +1,37 @@
+"""What a person sees: terminal text, figures, HTML pages, notebook displays.
+
+In: runs. Out: `page` writes a report, `frame` gives a data frame, the other names give a figure each. pandas and
+matplotlib load with the first frame or figure, not with this package.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# Bound here and at once: a later import of the module of the same name doesn't rebind it.
+from workbench.report.page import page
+
+if TYPE_CHECKING:
+    from workbench.report.frames import frame
+    from workbench.report.plots import firing_map, prefix_reuse, tokens_per_call, trigger_value
+
+__all__ = ["firing_map", "frame", "page", "prefix_reuse", "tokens_per_call", "trigger_value"]
+
+_HOME = {
+    "frame": "workbench.report.frames",
+    "firing_map": "workbench.report.plots",
+    "prefix_reuse": "workbench.report.plots",
+    "tokens_per_call": "workbench.report.plots",
+    "trigger_value": "workbench.report.plots",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

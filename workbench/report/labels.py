@@ -1,0 +1,131 @@
+"""Names and numbers as a reader sees them, in the terminal, on a page and in a figure.
+
+In: names from recordings and configurations, counts, shares. Out: short plain text. Names come from outside:
+nothing here lets one break a line, move the cursor or turn the reading direction. No markup: see `markup.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+
+UNKNOWN = "—"
+MINUS = "\N{MINUS SIGN}"
+
+# Characters that move the text of their neighbours or can't be seen, beside the control characters.
+_UNRULY = {*"\u200e\u200f\u061c\ufeff", *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+_WIDE_OR_WORD = re.compile(r"\s+|[^\s\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]+|.", re.DOTALL)
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with a visible mark in place of every control or direction character."""
+    return "".join(_printable(character) for character in text)
+
+
+def _printable(character: str) -> str:
+    if character in "\t\n\r":
+        return " "
+    if character in _UNRULY or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+        return "\ufffd"
+    return character
+
+
+def display_width(text: str) -> int:
+    """Columns of a terminal that `text` takes: wide characters two, combining ones none."""
+    return sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def shorten(text: str, max_width: int) -> str:
+    """At most `max_width` columns, cut in the middle: numbered names differ at their end."""
+    text = printable(text)
+    if display_width(text) <= max_width:
+        return text
+    tail_width = (max_width - 1) // 2
+    head = _within(text, max_width - 1 - tail_width)
+    tail = _within(text[::-1], tail_width)[::-1]
+    return f"{head}…{tail}"
+
+
+def _within(text: str, max_width: int) -> str:
+    width = 0
+    for index, character in enumerate(text):
+        width += _columns(character)
+        if width > max_width:
+            return text[:index]
+    return text
+
+
+def quoted(name: str, max_width: int = 40) -> str:
+    """A name inside a sentence."""
+    return f"“{shorten(name, max_width)}”"
+
+
+def units_to_wrap(text: str) -> list[str]:
+    """The pieces between which a line may break: words, spaces, and each CJK character alone."""
+    return _WIDE_OR_WORD.findall(text)
+
+
+def number(value: float) -> str:
+    """`1,420`, `20.6k` from ten thousand on, `1.42 M` from a million on: three significant digits, fewer where exact."""
+    size = abs(value)
+    sign = MINUS if value < 0 else ""
+    if size < 10_000:
+        return f"{sign}{round(size):,}"
+    for limit, divisor, suffix in ((999_500, 1e3, "k"), (999_500_000, 1e6, " M"), (math.inf, 1e9, " G")):
+        if size < limit:
+            scaled = size / divisor
+            return f"{sign}{f'{scaled:.0f}' if scaled == round(scaled) else _three_digits(scaled)}{suffix}"
+    raise ValueError(f"{value!r} is no number that can be shown")
+
+
+def _three_digits(value: float) -> str:
+    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:,.{decimals}f}"
+
+
+def share(value: float) -> str:
+    """Two decimals; more where rounding would claim exactly 0 or 1."""
+    for decimals in (2, 3, 4):
+        text = f"{value:.{decimals}f}"
+        if value in (0, 1) or float(text) not in (0, 1):
+            return text
+    return "under 0.0001" if value < 0.5 else "over 0.9999"
+
+
+def percent(value: float) -> str:
+    """`43 %`, `6.2 %` under ten; never a sign."""
+    size = abs(value) * 100
+    return f"{size:.0f} %" if size >= 9.95 or size == 0 else f"{size:.1f} %"
+
+
+def difference(value: float, reference: float) -> str:
+    """Relative difference with its sign, empty against a reference of zero; from tenfold on as a factor."""
+    if reference <= 0:
+        return ""
+    relative = value / reference - 1
+    if relative >= 9:
+        return f"×{value / reference:.0f}"
+    if round(relative, 3) == 0:
+        return "±0 %"
+    return f"{MINUS if relative < 0 else '+'}{percent(relative)}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 call`, `1,420 calls`."""
+    return f"{number(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(names: Iterable[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    items = list(names)
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"

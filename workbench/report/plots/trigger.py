@@ -1,0 +1,231 @@
+"""Trigger values: what the trigger saw at each check, and where it fired (WB-UI-02, WB-RPL-04).
+
+In: a run set. Out: one panel per configuration and unit, so that events, tokens and time stand each on their own
+axis. The line holds the rows' values; a firing stands at the value that crossed the threshold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from workbench.report.frames import RunLike, Runs
+from workbench.report.labels import counted, listed, number, percent, quoted, shorten
+from workbench.report.palette import Theme, theme_named
+from workbench.report.plots.panels import Panel, floats, panels_of, source_line
+from workbench.report.plots.style import (
+    LEAST_CALLS,
+    Floats,
+    ReportFigure,
+    call_axis,
+    drawing,
+    finished,
+    marks,
+    new_figure,
+    panel_title,
+    text_size_inches,
+    tick,
+    token_axis,
+)
+
+_WIDTH = 8.3
+_SINGLE_HEIGHT, _ROW_HEIGHT = 2.7, 1.95
+_PLOT_INCHES = 7.3
+_LABEL_SIZE = 8.5
+_UNITS = {"tokens": "token", "events": "event", "milliseconds": "millisecond"}
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """The checks of one configuration in one unit: position on the call axis, value, threshold, fired."""
+
+    name: str
+    unit: str
+    x: Floats
+    value: Floats
+    threshold: Floats
+    fired: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def trigger_value(runs: Runs | RunLike, conversation: str | None = None, *, theme: str = "light") -> ReportFigure:
+    """What the trigger measured at each check, the threshold dashed, ▼ where it fired.
+
+    Raises:
+        ConfigError: unknown theme, or no run holds the conversation.
+    """
+    palette = theme_named(theme)
+    with drawing(palette):
+        shown, panels = panels_of(runs, conversation)
+        tracks = [track for panel in panels for track in tracks_of(panel)]
+        rows = max(1, len(tracks))
+        silent = [quoted(panel.name) for panel in panels if not tracks_of(panel)]
+        remarks = ["▼ fired"] if any(track.fired.any() for track in tracks) else []
+        remarks += [f"no measured check in {', '.join(silent)}"] if silent and tracks else []
+        figure = new_figure(
+            palette,
+            title=trigger_finding(panels),
+            source=source_line(shown, panels, *remarks),
+            width_inches=_WIDTH,
+            axes_height_inches=_SINGLE_HEIGHT if rows == 1 else _ROW_HEIGHT * rows,
+        )
+        one_unit = len({track.unit for track in tracks}) <= 1
+        last = max((float(track.x[-1]) + 1 for track in tracks), default=1.0)
+        grid = figure.subplots(rows, 1, sharex=True, sharey=one_unit, squeeze=False)[:, 0]
+        for axes, track in zip(grid, tracks, strict=False):
+            axes.set_xlim(0, max(last, LEAST_CALLS))
+            _draw(axes, track, palette, titled=len(tracks) > 1)
+            call_axis(axes, "after model call" if axes is grid[-1] else "")
+        if not tracks:
+            call_axis(grid[0], "after model call")
+            token_axis(grid[0])
+        return finished(figure)
+
+
+def tracks_of(panel: Panel) -> list[Track]:
+    """The measured checks of a panel, one track per unit; checks without a measured value are left out."""
+    checks = panel.checks
+    if not len(checks):
+        return []
+    checks = checks.assign(x=_positions(checks))
+    measured = checks[checks["value"].notna() & (checks["path"].fillna("") != "copy")]
+    return [
+        Track(
+            panel.name,
+            str(unit),
+            floats(rows, "x"),
+            floats(rows, "value"),
+            floats(rows, "threshold"),
+            rows["fired"].fillna(False).to_numpy(dtype=bool),
+        )
+        for unit, rows in measured.groupby("unit", sort=False)
+    ]
+
+
+def _positions(checks: pd.DataFrame) -> pd.Series[float]:
+    """Checks between two calls spread evenly after the first of them: a check belongs to the call it follows."""
+    by_call = checks.groupby("call")["check"]
+    place, together = by_call.cumcount(), by_call.transform("size")
+    return ((checks["call"].astype("float64") - 1).clip(lower=0) + place / together).astype("float64")
+
+
+def trigger_finding(panels: list[Panel]) -> str:
+    """The title: how often it fires and by how much it overshoots, or how far it stays below."""
+    if not any(len(panel.checks) for panel in panels):
+        return "No trigger check: nothing here could fire"
+    if len(panels) == 1:
+        return _finding_of_one(panels[0])
+    names: dict[str, list[str]] = {}
+    for panel in panels:
+        if len(panel.checks):
+            names.setdefault(_rhythm(panel), []).append(quoted(panel.name, 30))
+    words = [
+        f"{listed(alike)} {rhythm if len(alike) == 1 else rhythm.replace('fires', 'fire', 1)}"
+        for rhythm, alike in names.items()
+    ]
+    return "; ".join(words)
+
+
+def _rhythm(panel: Panel) -> str:
+    """`fires every 8 calls`, `fires once`, `never fires`, the last with the nearest it came."""
+    calls = [int(call) for call in panel.checks[panel.checks["fired"].fillna(False)]["call"]]
+    if not calls:
+        nearest = max((float(np.nanmax(t.value / t.threshold)) for t in _limited(panel)), default=None)
+        return "never fires" if nearest is None else f"never fires (at most {percent(nearest)} of its threshold)"
+    if len(calls) == 1:
+        return f"fires once, after call {max(0, calls[0] - 1)}"
+    gaps = [later - earlier for earlier, later in pairwise(calls)]
+    middle = round(median(gaps))
+    if middle <= 1:
+        return "fires at every call" if max(gaps) <= 1 else "fires at almost every call"
+    return f"fires every {middle} calls" if min(gaps) == max(gaps) else f"fires about every {middle} calls"
+
+
+def _limited(panel: Panel) -> list[Track]:
+    return [track for track in tracks_of(panel) if np.any(track.threshold > 0)]
+
+
+def _finding_of_one(panel: Panel) -> str:
+    rhythm = _rhythm(panel)
+    over = [
+        (float(np.max((track.value - track.threshold)[track.fired])), track)
+        for track in _limited(panel)
+        if track.fired.any()
+    ]
+    if not over:
+        return f"The trigger {rhythm}"
+    overshoot, track = max(over, key=lambda item: item[0] / float(np.nanmax(item[1].threshold)))
+    words = f"The trigger {rhythm} and overshoots by up to {_amount(overshoot, track.unit)}"
+    step = _largest_step(track)
+    return f"{words}: one step adds up to {number(step)}" if step > overshoot > 0 else words
+
+
+def _largest_step(track: Track) -> float:
+    """The largest rise between two checks that no firing separates."""
+    rises = np.diff(track.value)[~track.fired[:-1]]
+    return float(rises.max()) if len(rises) else 0.0
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "milliseconds" and value >= 1_000:
+        return f"{value / 1_000:,.3g} s"
+    return counted(round(value), _UNITS[unit]) if unit in _UNITS else f"{number(value)} {shorten(unit, 20)}"
+
+
+def _draw(axes: Axes, track: Track, palette: Theme, *, titled: bool) -> None:
+    edges = np.append(track.x, track.x[-1] + 1)
+    axes.stairs(track.value, edges, baseline=None, color=palette.history, linewidth=1.8, label="value")
+    known = np.nan_to_num(track.threshold)
+    dashes: dict[str, Any] = {"color": palette.ink, "linewidth": 1.2, "linestyle": (0, (4, 2.5)), "label": "threshold"}
+    if np.ptp(known) == 0:
+        axes.axhline(known[0], **dashes)
+    else:
+        axes.stairs(known, edges, baseline=None, **dashes)
+    marks(axes, track.x[track.fired].tolist(), track.value[track.fired].tolist(), palette)
+    highest = max(float(track.value.max()), float(known.max()), 1.0)
+    axes.set_ylim(0, max(axes.get_ylim()[1], highest * 1.12))
+    axes.margins(x=0)
+    token_axis(axes, _axis_label(track.unit, short=titled), ticks=4 if titled else 6)
+    if track.unit == "milliseconds":
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value / 1_000)))
+    named = _name_threshold(axes, track, highest, palette)
+    limit = "" if named else f", threshold {_amount(float(known[-1]), track.unit)}"
+    if titled or limit:
+        firings = int(track.fired.sum())
+        words = counted(firings, "firing") if firings else "never fires"
+        panel_title(axes, f"{shorten(track.name, 60)}: {words}{limit}", _PLOT_INCHES)
+
+
+def _axis_label(unit: str, *, short: bool) -> str:
+    if unit == "milliseconds":
+        return "seconds"
+    label = shorten(unit, 20) or "value"
+    return label if short or unit not in ("tokens", "events") else f"{label} since the last summary"
+
+
+def _name_threshold(axes: Axes, track: Track, highest: float, palette: Theme) -> bool:
+    """Writes the threshold above its line where neither the value nor a mark is in the way; False if nowhere."""
+    if np.ptp(track.threshold) > 0:
+        return False
+    limit = float(track.threshold[-1])
+    words = f"threshold {_amount(limit, track.unit) if track.unit == 'milliseconds' else number(limit)}"
+    width, height = text_size_inches(words, size=_LABEL_SIZE)
+    first, last = axes.get_xlim()
+    width_calls = (width + 0.15) / _PLOT_INCHES * (last - first)
+    height_units = (height + 0.12) / 1.2 * highest
+    edges = np.append(track.x, track.x[-1] + 1)
+    for start in np.arange(last - width_calls, first, -max((last - first) / 200, 1e-9)):
+        touched = (edges[1:] > start) & (edges[:-1] < start + width_calls)
+        if not np.any(track.value[touched] > limit - 0.15 * height_units):
+            axes.annotate(
+                words, (start + width_calls, limit), xytext=(-2, 3), textcoords="offset points",
+                ha="right", size=_LABEL_SIZE, color=palette.ink,
+            )  # fmt: skip
+            return True
+    return False

@@ -1,0 +1,126 @@
+"""The report in a terminal: recommendation, table, one sentence per configuration.
+
+In: a run set. Out: plain text of at most 100 columns where names allow it; CJK characters count as two columns,
+and nothing in a name can move the cursor. Same table and words as the page; needs neither pandas nor matplotlib.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from workbench.report.labels import UNKNOWN, display_width, printable, shorten
+from workbench.report.overview import Cell, Overview, Row, overview, sentence
+
+if TYPE_CHECKING:
+    from workbench.report.frames import Runs
+
+__all__ = ["runs_table", "sentence", "summary", "text_table"]
+
+LINE_WIDTH = 100
+_GAP = "  "
+_NAME_WIDTH = (16, 44)
+
+
+def summary(runs: Runs, *, today: str | None = None) -> str:
+    """What `replay` prints: recommendation, provenance, table, sentences, remarks."""
+    if not runs:
+        return "No run to show."
+    view = overview(runs, today=today)
+    baseline = runs[view.baseline] if view.baseline else None
+    sentences = [sentence(runs[row.name], baseline) for row in view.rows]
+    blocks = [
+        [view.heading, view.provenance],
+        _overview_lines(view).split("\n"),
+        sentences,
+        [view.rule, *view.remarks] if len(view.rows) > 1 else [],
+    ]
+    return "\n\n".join("\n".join(_wrapped(line) for line in block) for block in blocks if block)
+
+
+def runs_table(runs: Runs, *, today: str | None = None) -> str:
+    """The table of the report: one line per configuration, best first, figures right-aligned, `!` where one needs action."""
+    return _overview_lines(overview(runs, today=today)) if runs else "No run to show."
+
+
+def _overview_lines(view: Overview) -> str:
+    figures = [[_figure(row.cells[index]) for row in view.rows] for index in range(len(view.columns))]
+    heads = [_two_lines(column.title) for column in view.columns]
+    widths = [max(map(display_width, (*head, *texts))) for head, texts in zip(heads, figures, strict=True)]
+    room = LINE_WIDTH - sum(width + len(_GAP) for width in widths)
+    longest = max(display_width(_name(row, 1_000)) for row in view.rows)
+    name_width = max(min(longest, max(room, _NAME_WIDTH[0]), _NAME_WIDTH[1]), len("configuration"))
+    lines = [
+        _line("", [upper for upper, _ in heads], name_width, widths),
+        _line("configuration", [lower for _, lower in heads], name_width, widths),
+        "─" * (name_width + sum(width + len(_GAP) for width in widths)),
+    ]
+    for position, row in enumerate(view.rows):
+        lines.append(_line(_name(row, name_width), [texts[position] for texts in figures], name_width, widths))
+    return "\n".join(lines)
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Any rows as an aligned table: numbers to the right, everything else to the left, unknown as a dash."""
+    values = [list(row) for row in rows]
+    texts = [[printable(column) for column in columns], *([_plain(value) for value in row] for row in values)]
+    widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]
+    to_the_right = [
+        any(_is_number(row[index]) for row in values) and all(_is_number(row[index], or_none=True) for row in values)
+        for index in range(len(columns))
+    ]
+    lines = [
+        _GAP.join(
+            _padded(text, width, right=right) for text, width, right in zip(row, widths, to_the_right, strict=True)
+        )
+        for row in texts
+    ]
+    rule = "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))
+    return "\n".join(line.rstrip() for line in (lines[0], rule, *lines[1:]))
+
+
+def _is_number(value: object, *, or_none: bool = False) -> bool:
+    return (value is None and or_none) or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _plain(value: object) -> str:
+    return UNKNOWN if value is None else printable(f"{value:.6g}" if isinstance(value, float) else str(value))
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    space = " " * (width - display_width(text))
+    return space + text if right else text + space
+
+
+def _two_lines(title: str) -> tuple[str, str]:
+    """A heading over two lines, so that figures and not headings decide the width of a column."""
+    upper, _, lower = title.rpartition(" ")
+    return upper, lower
+
+
+def _line(name: str, figures: list[str], name_width: int, widths: list[int]) -> str:
+    cells = [_padded(name, name_width, right=False)]
+    cells += [_padded(text, width, right=True) for text, width in zip(figures, widths, strict=True)]
+    return _GAP.join(cells).rstrip()
+
+
+def _name(row: Row, max_width: int) -> str:
+    """The name with its tags; the name gives way first, then the tags."""
+    tags = f" [{', '.join(row.tags)}]" if row.tags else ""
+    room = max_width - display_width(tags)
+    if room < 8:
+        return shorten(row.name + tags, max_width)
+    return shorten(row.name, room) + tags
+
+
+def _figure(cell: Cell) -> str:
+    mark = "!" if cell.needs_action else ""
+    return f"{mark}{cell.text}{' ' + cell.difference if cell.difference else ''}"
+
+
+def _wrapped(line: str) -> str:
+    """Sentences wrapped at spaces; lines of the table fit or are left alone."""
+    if display_width(line) <= LINE_WIDTH or "  " in line:
+        return line
+    return textwrap.fill(line, LINE_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,1 @@
+"""The session service over any store: append, state, hooks, summaries, background workers."""

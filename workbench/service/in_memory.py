@@ -1,0 +1,79 @@
+"""`InMemorySessionService`: the session service over the in-memory store, with the reference's option names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from workbench.clock import Clock
+from workbench.profiles import SEED, Profile
+from workbench.service.service import AppendEventHook, GetSessionHook, SessionService, SummaryObserver
+from workbench.service.settings import ServiceSettings
+from workbench.store.indexing import Embedder
+from workbench.store.memory import InMemoryStore
+from workbench.summary.summarizer import SessionSummarizer
+
+
+class InMemorySessionService(SessionService):
+    """Sessions in this process's memory; durations are `timedelta`s (SUM-STO-14, summary.md section 20)."""
+
+    def __init__(
+        self,
+        *,
+        summarizer: SessionSummarizer | None = None,
+        async_summary_num: int | None = None,
+        summary_queue_size: int | None = None,
+        summary_job_timeout: timedelta | None = None,
+        summary_filter_allowlist: Sequence[str] | None = None,
+        cascade_full_session_summary: bool | None = None,
+        session_event_limit: int | None = None,
+        session_ttl: timedelta | None = None,
+        app_state_ttl: timedelta | None = None,
+        user_state_ttl: timedelta | None = None,
+        cleanup_interval: timedelta | None = None,
+        append_event_hooks: Sequence[AppendEventHook] = (),
+        get_session_hooks: Sequence[GetSessionHook] = (),
+        clock: Clock | None = None,
+        profile: Profile = SEED,
+        observer: SummaryObserver | None = None,
+        embedder: Embedder | None = None,
+    ) -> None:
+        settings = ServiceSettings(
+            **_given(
+                async_summary_num=async_summary_num,
+                summary_queue_size=summary_queue_size,
+                summary_job_timeout_s=summary_job_timeout,
+                summary_filter_allowlist=summary_filter_allowlist,
+                cascade_full_session_summary=cascade_full_session_summary,
+                event_limit=session_event_limit,
+                session_ttl_s=session_ttl,
+                app_state_ttl_s=app_state_ttl,
+                user_state_ttl_s=user_state_ttl,
+                cleanup_interval_s=cleanup_interval,
+            )
+        )
+        super().__init__(
+            InMemoryStore(event_limit=settings.event_limit),
+            settings=settings,
+            summarizer=summarizer,
+            append_event_hooks=append_event_hooks,
+            get_session_hooks=get_session_hooks,
+            clock=clock,
+            profile=profile,
+            observer=observer,
+            embedder=embedder,
+        )
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Options that were given; durations as seconds, sequences as tuples."""
+    given = {}
+    for name, value in values.items():
+        if isinstance(value, timedelta):
+            value = value.total_seconds()
+        elif isinstance(value, list):
+            value = tuple(value)
+        if value is not None:
+            given[name] = value
+    return given

@@ -1,0 +1,1 @@
+"""Sessions, events and summaries as values, and pure questions about them: scopes, deltas, rounds."""

@@ -1,0 +1,92 @@
+"""`Settings`: the base of everything that a configuration file can hold.
+
+In: plain values from TOML, JSON or Python. Out: frozen pydantic models that forbid unknown keys and don't
+guess types (WB-CFG-02), or one `ConfigError` that names the field, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from workbench.errors import ConfigError, nearest_name
+
+
+class Settings(BaseModel):
+    """Frozen, strict, no unknown keys; each field's docstring gives unit, default and source."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        validate_default=True,
+    )
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise config_error_from(error, type(self)) from error
+
+    @classmethod
+    def parse(cls, values: Any, *, where: str = "") -> Self:
+        """Build from plain values of a file, whose name `where` goes into the error.
+
+        Raises:
+            ConfigError: the first fault, with field, value and what is allowed.
+        """
+        try:
+            # As JSON, because there a list is a tuple and 5 is 5.0, while `True` still isn't 1.
+            return cls.model_validate_json(json.dumps(values, ensure_ascii=False, default=_not_json))
+        except ValidationError as error:
+            raise config_error_from(error, cls, where=where) from error
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other values, checked like new ones."""
+        return type(self).parse({**self.model_dump(mode="json"), **changes})
+
+
+def _not_json(value: Any) -> Any:
+    raise ConfigError(f"{value!r} can't stand in a configuration", value=value, hint="write it as text or number")
+
+
+def config_error_from(error: ValidationError, model: type[BaseModel], *, where: str = "") -> ConfigError:
+    """The first fault of a pydantic error as a `ConfigError` in one sentence."""
+    fault = error.errors(include_url=False)[0]
+    path = [str(part) for part in fault["loc"]]
+    field = ".".join(path)
+    prefix = f"{where}: " if where else ""
+    if fault["type"] == "extra_forbidden":
+        hint = nearest_name(path[-1], _fields_at(model, path[:-1]))
+        return ConfigError(f"{prefix}{field}: unknown", field=field, value=fault["input"], hint=hint)
+    if isinstance(cause := fault.get("ctx", {}).get("error"), ConfigError):
+        inner = ".".join(part for part in (field, cause.field) if part)
+        return ConfigError(
+            f"{prefix}{cause}", field=inner, value=cause.value, allowed=cause.allowed, hint=cause.hint
+        )
+    allowed = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    value = "missing" if fault["type"] == "missing" else repr(fault["input"])
+    return ConfigError(
+        f"{prefix}{field or model.__name__} = {value}; allowed: {allowed}",
+        field=field,
+        value=fault["input"],
+        allowed=allowed,
+    )
+
+
+def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    """Names of the fields of the model found by following `path`."""
+    current: Any = model
+    for part in path:
+        info = current.model_fields.get(part) if hasattr(current, "model_fields") else None
+        if info is None:
+            return []
+        candidates = [info.annotation, *getattr(info.annotation, "__args__", ())]
+        current = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+        if current is None:
+            return []
+    return list(current.model_fields)
