@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -105,10 +106,19 @@ class Import:
         return f"{self.file}:{self.line} imports {self.module}"
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def sources() -> list[tuple[str, ast.Module]]:
     """Each module of the package with its syntax tree."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
+
+
+@cache
+def all_imports() -> list[Import]:
+    """All imports of the package."""
+    return [item for file, tree in sources() for item in imports_in(file, tree)]
 
 
 def imports_in(file: str, tree: ast.AST) -> Iterator[Import]:
@@ -183,8 +193,7 @@ def room_fault(found: Import) -> str:
 
 def faults_by(rule: Callable[[Import], str]) -> list[str]:
     """A sentence for each import of the package that breaks the rule."""
-    found = [item for file, tree in sources() for item in imports_in(file, tree)]
-    return [f"{item}: {reason}" for item in found if (reason := rule(item))]
+    return [f"{item}: {reason}" for item in all_imports() if (reason := rule(item))]
 
 
 def test_no_part_imports_a_later_one():
@@ -197,22 +206,12 @@ def test_heavy_packages_stay_in_their_rooms():
 
 
 def test_every_exception_to_the_order_is_used():
-    used = {
-        (item.file, item.module.split(".")[1])
-        for file, tree in sources()
-        for item in imports_in(file, tree)
-        if item.module.startswith("workbench.")
-    }
+    used = {(item.file, item.module.split(".")[1]) for item in all_imports() if item.module.startswith("workbench.")}
     assert sorted(set(EXCEPTIONS) - used) == []
 
 
 def test_no_data_is_run_as_code():
-    faults = [
-        str(item)
-        for file, tree in sources()
-        for item in imports_in(file, tree)
-        if item.module.split(".")[0] in RUNS_DATA_AS_CODE
-    ]
+    faults = [str(item) for item in all_imports() if item.module.split(".")[0] in RUNS_DATA_AS_CODE]
     faults += [
         f"{file}:{node.lineno} calls {name_of(node.func)}"
         for file, tree in sources()

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ KEYS = re.compile(
 MADE_UP_KEY = re.compile(r"example|fake|test|not-a-key|0000|1234|abcd", re.IGNORECASE)
 
 
+@cache
 def committed_files() -> list[Path]:
     """Files of the repository, and those that the next commit could add."""
     listed = subprocess.run(

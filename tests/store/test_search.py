@@ -279,8 +279,8 @@ def test_sentences_of_four_languages_are_found(query, best, mode):
 
 
 def test_rare_words_count_more_than_frequent_ones():
-    texts = said("pear pear pear pear", "pear and quince", "pear and fig", "pear and plum")
-    assert found(keyword_ranking("pear quince", texts, limit=4))[0] == "1"
+    texts = said("a quince", "a pear", "a pear", "a pear")
+    assert found(keyword_ranking("pear quince", texts, limit=4)) == ["0", "3", "2", "1"]
 
 
 def test_a_short_text_beats_a_long_one_with_the_same_word():

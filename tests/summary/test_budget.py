@@ -11,6 +11,7 @@ from workbench.model.scripted import ScriptedModel
 from workbench.model.types import Choice, Message, Request, Response, ToolCall, ToolSpec
 from workbench.model.windows import model_windows_restored, register_model_context_window
 from workbench.session.types import Event
+from workbench.summary.attempt import is_context_length_error
 from workbench.summary.budget import (
     Estimator,
     Fitter,
@@ -42,7 +43,7 @@ def fitter(policy="bounded", counter=ONE) -> Fitter:
 
 
 def tokens(request: Request) -> int:
-    return run(Estimator(ONE, EMPTY_CONTEXT).request(request))
+    return ONE.count_tokens_range(EMPTY_CONTEXT, request.messages, 0, len(request.messages))
 
 
 # --- budget and estimate ------------------------------------------------------------------------------------
@@ -199,8 +200,6 @@ def test_the_largest_cut_that_fits_is_taken(n_conversation, n_previous, budget):
 
 def test_own_budget_errors_are_no_context_length_errors():
     """SUM-CALL-04: a retry must not follow from our own words."""
-    from workbench.summary.attempt import is_context_length_error
-
     for policy, budget in (("bounded", 3), ("bounded", 8), ("lossless", 3)):
         with pytest.raises(SummaryInputTooLargeError) as caught:
             run(fitter(policy).fit_standalone(SourceText("c" * 99), budget))

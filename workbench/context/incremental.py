@@ -212,6 +212,10 @@ class _Current:
     """Ids that closed calls still wait for."""
     open_waiting: set[str] = field(default_factory=set)
     found_message: bool = False
+    has_late_result: bool = False
+    """Behind the newest call stands a result of an older one; if the request ends in a result, it's dropped."""
+    ends_with_result: bool = False
+    """The newest entry is a tool result, wherever it went."""
     is_floating: bool = False
     """The inserted message stands behind everything and may have to move."""
     n_closed: int = 0
@@ -411,6 +415,8 @@ class ContentAssembler:
         stream = self._stream
         key = unit_key(invocation.request_id, invocation.invocation_id)
         if not stream.unit_keys or stream.unit_keys[-1] != key:
+            if stream.has_unit(key):
+                raise _GoPlain  # the request goes on although another one has begun
             return stream.end
         return max(stream.unit_starts[-1], stream.first)
 
@@ -548,6 +554,7 @@ class ContentAssembler:
         )
         if facts_key != self._facts_key:
             self._facts, self._facts_key, current = _Facts(view.folded, view.folded), facts_key, None
+        self._current = None  # until it's whole again
         if current is not None:
             current.lens = lens
             for position in range(current.end, stream.end):
@@ -555,7 +562,8 @@ class ContentAssembler:
                     current = None
                     break
         if current is None:
-            current = self._current = self._build_current(lens, view, self._facts)
+            current = self._build_current(lens, view, self._facts)
+        self._current = current
         return current
 
     def _build_current(self, lens: Lens, view: _View, facts: _Facts) -> _Current:
@@ -586,13 +594,14 @@ class ContentAssembler:
         if raw and split == len(raw) and is_result(raw[-1]):
             split -= 1
         closed, current.open = _split_at(entries, split, matches)
+        current.has_late_result = len(closed) > split
+        current.ends_with_result = bool(raw) and is_result(raw[-1])
         if current.is_floating:
             closed, current.open = [], entries
         closed = arrange(closed, lens, ends_request=False)
         current.waiting = waiting_ids(closed)
         current.open_waiting = waiting_ids(current.open)
         if not self._close(current, closed, selection.resume_rewrites):
-            self._current = None
             raise _GoPlain
         return current
 
@@ -634,6 +643,7 @@ class ContentAssembler:
             if is_call(event):
                 current.open_waiting |= set(call_ids(event))
         current.open.append(Entry(event, position, rule))
+        current.ends_with_result = is_result(event)
         return True
 
     def _close_open(self, current: _Current, *, before_call: bool) -> None:
@@ -646,7 +656,7 @@ class ContentAssembler:
         entries = arrange(current.open, current.lens, ends_request=False)
         if self._close(current, entries, []):
             current.waiting |= current.open_waiting
-            current.open, current.open_waiting = [], set()
+            current.open, current.open_waiting, current.has_late_result = [], set(), False
 
     def _close(self, current: _Current, entries: list[Entry], resume_rewrites: list[Rewrite]) -> bool:
         """Entries in their final order become part of the closed lane, unless their end may still be merged."""
@@ -673,12 +683,14 @@ class ContentAssembler:
     def _open_lane(self, current: _Current, view: _View) -> Lane:
         """The open part as this request sends it."""
         entries = current.open
-        last = entries[-1] if entries else None
-        if last is not None and is_result(last.event) and not is_call(last.event):
-            first = entries[0].event
-            if not is_call(first) or set(result_ids(last.event)).isdisjoint(call_ids(first)):
-                raise _GoPlain  # it may answer a call far back, which then ends the request
-        if last is None and not current.lane.messages and view.folded > view.first:
+        if current.ends_with_result and (
+            current.has_late_result
+            or not entries
+            or not is_call(entries[0].event)
+            or set(result_ids(entries[-1].event)).isdisjoint(call_ids(entries[0].event))
+        ):
+            raise _GoPlain  # the result may answer a call far back, which then ends the request
+        if not entries and not current.lane.messages and view.folded > view.first:
             raise _GoPlain  # the request ends in a past unit
         entries = arrange(entries, current.lens)
         self._protect(view, current.n_closed + len(entries))

@@ -106,6 +106,10 @@ class EventStream:
         position = self._ids.get(event_id, -1) if event_id else -1
         return position if position >= self.first else -1
 
+    def has_unit(self, key: str) -> bool:
+        """Some event belongs to this unit."""
+        return key in self._seen_keys
+
     def unit_at(self, position: int) -> int:
         """Index of the unit that holds a position."""
         return bisect_right(self.unit_starts, position) - 1

@@ -25,7 +25,7 @@ IS_LETTER = re.compile(LETTER)
 
 FUNCTION_CHARACTERS: Final = frozenset(
     "的了是在和与與及或而且但也都就还還又再很太更最较這这那哪些个個么麼什谁誰我你您他她它们們"
-    "吗嗎呢吧啊呀嘛哦嗯噢哎把被让讓给給对對从從向往为為以因若虽雖其之于於则則即着著过過不没沒无無要可想请請说說看去来來得"
+    "吗嗎呢吧啊呀嘛哦嗯噢哎把被让讓给給对對从從向往为為以因若虽雖其之于於则則即着著过過不没沒无無要可想请請说說看去来來得有由啥怎几"
 )
 """Characters that hold sentences together; a CJK term has none of them."""
 TERM_RUN: Final = re.compile(

@@ -45,8 +45,10 @@ _CUE_VALUE = 2.0
 _UNIT_RECENCY = 0.4
 _LENGTH_POWER = 0.8
 _MAX_UNIT_WORDS = 40
+# Greetings and thanks aren't worth a line: so long must be a sentence that has neither fact nor cue.
+_MIN_PLAIN_WORDS = 4
 # Code and JSON run on without spaces: so many characters count as a word at least when units are chosen.
-_CHARS_PER_WORD = 24
+_CHARS_PER_WORD = 16
 _MAX_LEDGER_CHARS = 80
 
 # A point ends a sentence, but not after the number of a list's item or in e.g.
@@ -84,8 +86,10 @@ class _Fact:
         if round_number != self.last_round:
             self.n_rounds += 1
             self.last_round = round_number
-        self.by_user = self.by_user or role == USER
-        self.by_assistant = self.by_assistant or role in (ASSISTANT, CALL)
+        # A summary no longer tells how often and by whom; what it kept was mostly said by both, and more than once.
+        self.n_rounds += role == SUMMARY
+        self.by_user = self.by_user or role in {USER, SUMMARY}
+        self.by_assistant = self.by_assistant or role in {ASSISTANT, CALL, SUMMARY}
 
 
 @dataclass(slots=True)
@@ -318,9 +322,9 @@ def _units_of(source: _Source, places: list[_Place]) -> list[_Unit]:
                 if places[at][0] >= start:
                     unit.facts.append(places[at][1])
                 at += 1
-            worth = _ROLE_VALUE.get(block.role, 0.0) + (_CUE_VALUE if _CUE.search(text) else 0.0)
-            if worth or unit.facts:
-                unit.value = worth + _UNIT_RECENCY * (number + 1) / n_blocks
+            has_cue = bool(_CUE.search(text))
+            if unit.facts or has_cue or (block.role in _ROLE_VALUE and unit.n_words >= _MIN_PLAIN_WORDS):
+                unit.value = _ROLE_VALUE.get(block.role, 0.0) + _CUE_VALUE * has_cue + _UNIT_RECENCY * (number + 1) / n_blocks
                 units.append(unit)
     return units
 

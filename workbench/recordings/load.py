@@ -328,7 +328,10 @@ class _Loader:
         if chosen is None:
             self._not_recognised(seen, reader, file, reading, found)
             return
+        n_problems = len(reading.log.problems)
         yield from chosen.read(chain(seen, rows), reading)
+        if not reading.n_loaded and all(problem.severity == "note" for problem in reading.log.problems[n_problems:]):
+            reading.report(f"no conversation found in {reader.n_lines} lines")
 
     def _detect(self, rows: Iterator[Row]) -> tuple[list[Row], Format | None]:
         """The first rows, and the format that recognises one of them."""

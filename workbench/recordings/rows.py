@@ -34,6 +34,8 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _WRAPPER_KEYS = frozenset(("request", "response", "body", "input", "output", "data", "conversation", "info"))
 
 _SHOWN_BYTES = 64
+_CUT = "JSON ends early"
+_SYNTAX = (_CUT, "not JSON")
 
 IsRecord = Callable[[Any], bool]
 _Line = tuple[bytes, int]
@@ -100,6 +102,8 @@ class RowReader:
                 texts.append(content.decode("utf-8", "replace"))
                 if len(texts) == 2 and not self._may_be_document(texts):
                     return lines, False
+                if texts[0].strip() == "[":
+                    return lines, True
         return lines, self._may_be_document(texts)
 
     def _may_be_document(self, texts: list[str]) -> bool:
@@ -109,13 +113,11 @@ class RowReader:
         try:
             first = loads(texts[0])
         except FaultyRecordError as fault:
-            if not fault.reason.startswith(("JSON ends early", "not JSON")):
-                return False
+            if not fault.reason.startswith(_SYNTAX):
+                return len(texts) == 1  # then the elements are looked at one by one
         else:
-            if isinstance(first, list):
-                return len(texts) == 1 and not self._is_record(first)
             return len(texts) == 1 and not self._is_record(first) and self._holds_records(first)
-        if texts[0].strip() in ("[", "{"):
+        if texts[0].strip() == "[":
             return True
         others = any(_is_container(text) for text in texts[1:])
         joined = "".join(texts)
@@ -130,7 +132,9 @@ class RowReader:
             return not others
         return True
 
-    def _holds_records(self, value: dict[str, Any]) -> bool:
+    def _holds_records(self, value: Any) -> bool:
+        if isinstance(value, list):
+            return any(isinstance(item, dict | list) for item in value)
         items = list(islice(value.items(), 3))
         return bool(items) and items[0][0] not in _WRAPPER_KEYS and all(self._is_record(item) for _, item in items)
 
@@ -185,7 +189,8 @@ class RowReader:
                 )
             except FaultyRecordError as refused:
                 fault = refused
-        cut = fault.reason.startswith("JSON ends early") and not raw.endswith(b"\n")
+                fault.line = number
+        cut = fault.reason.startswith(_CUT) and not raw.endswith(b"\n")
         return Row(number, fault=fault, cut=cut, n_bytes=size, bom=bom, start=_start_of(raw))
 
 
@@ -205,7 +210,7 @@ def _is_container(text: str) -> bool:
     try:
         return isinstance(loads(text), dict | list)
     except FaultyRecordError as fault:
-        return not fault.reason.startswith(("JSON ends early", "not JSON"))
+        return not fault.reason.startswith(_SYNTAX)
 
 
 def _too_long(what: str, size: int, limit: int) -> FaultyRecordError:

@@ -160,7 +160,7 @@ def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress) 
     for position, conversation in enumerate(recordings):
         repeats = seen_ids[conversation.id] = seen_ids.get(conversation.id, 0) + 1
         if repeats > 1:
-            conversation = conversation.replace(id=f"{conversation.id}#{repeats}")
+            conversation = conversation.replace(id=f"{conversation.id}~{repeats}")
         wanted = tuple(position not in writer.done for writer in writers)
         bar.advance(wanted.count(False))
         if any(wanted):

@@ -415,6 +415,8 @@ def provenance(runs: Iterable[RunLike]) -> str:
 
 def _distinct(values: Iterable[Any]) -> str:
     known = dict.fromkeys(str(value) for value in values if value)
+    if len(known) > 3:
+        return f"{len(known)} different ones"
     return listed(known) if known else "unknown"
 
 

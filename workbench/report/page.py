@@ -282,7 +282,7 @@ def _causes(runs: Runs, view: Overview) -> Markup:
     if not causes:
         return joined([heading, element("p", "Nothing did: no request broke an earlier one's prefix.")])
     head = [element("th", "cause", scope="col")]
-    head += [element("th", row.name, scope="col", class_="number") for row in view.rows]
+    head += [_run_heading(row.name, row.name) for row in view.rows]
     rows = [
         element(
             "tr",
@@ -293,6 +293,11 @@ def _causes(runs: Runs, view: Overview) -> Markup:
     ]
     meaning = "Lost tokens (calls): an earlier request still had them in the cache, and the call couldn't use them."
     return joined([heading, element("p", meaning, class_="muted"), _table(head, rows)])
+
+
+def _run_heading(name: str, meaning: str) -> Markup:
+    """A configuration at the head of a column: short, the whole name on pointing at it."""
+    return element("th", shorten(name, 26), scope="col", class_="number run", title=meaning)
 
 
 def _break_totals(run: RunLike) -> dict[str, tuple[int, int]]:
@@ -319,10 +324,7 @@ def _conversations(shown: _Shown) -> Markup:
     """One row per conversation: peak and firings under each shown configuration, a link to its calls."""
     per_run = {name: _by_conversation(shown.runs[name]) for name in shown.names}
     head = [element("th", "conversation", scope="col"), element("th", "calls", scope="col", class_="number")]
-    head += [
-        element("th", name, scope="col", class_="number", title="largest prompt in tokens, summaries written")
-        for name in shown.names
-    ]
+    head += [_run_heading(name, f"{name}: largest prompt in tokens, summaries written") for name in shown.names]
     rows = [_conversation_row(shown, row, per_run) for row in shown.conversations[:MAX_CONVERSATION_ROWS]]
     more = len(shown.conversations) - MAX_CONVERSATION_ROWS
     remark = "Largest prompt in tokens, and how many summaries were written."

@@ -63,6 +63,7 @@ thead th{{color:var(--muted);font-weight:600;font-size:13px;vertical-align:botto
 th[scope=row]{{min-width:11em;overflow-wrap:anywhere}}
 .number{{text-align:right;white-space:nowrap}}
 thead .number{{white-space:normal}}
+thead .run{{max-width:11em;overflow-wrap:anywhere}}
 thead th[title]{{cursor:help}}
 tr.recommended{{background:var(--good-row)}}
 tr.recommended .name{{font-weight:600}}
@@ -87,4 +88,6 @@ def style_with(glyphs: bytes | None) -> str:
     if glyphs is None:
         return PAGE_STYLE
     address = "data:font/woff;base64," + base64.b64encode(glyphs).decode("ascii")
-    return f'{PAGE_STYLE}@font-face{{font-family:"carried glyphs";font-display:block;src:url({address}) format("woff")}}\n'
+    return (
+        f'{PAGE_STYLE}@font-face{{font-family:"carried glyphs";font-display:block;src:url({address}) format("woff")}}\n'
+    )

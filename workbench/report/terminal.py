@@ -6,11 +6,10 @@ and nothing in a name can move the cursor. Same table and words as the page; nee
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.report.labels import UNKNOWN, display_width, printable, shorten
+from workbench.report.labels import UNKNOWN, display_width, printable, shorten, units_to_wrap
 from workbench.report.overview import Cell, Overview, Row, overview, sentence
 
 if TYPE_CHECKING:
@@ -120,7 +119,13 @@ def _figure(cell: Cell) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Sentences wrapped at spaces; lines of the table fit or are left alone."""
-    if display_width(line) <= LINE_WIDTH or "  " in line:
+    """A sentence on lines that fit, the later ones indented; lines of the table are left alone."""
+    if display_width(line) <= LINE_WIDTH or _GAP in line:
         return line
-    return textwrap.fill(line, LINE_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    lines = [""]
+    for piece in units_to_wrap(line):
+        if lines[-1].strip() and display_width((lines[-1] + piece).rstrip()) > LINE_WIDTH:
+            lines.append("  ")
+        if lines[-1].strip() or not piece.isspace():
+            lines[-1] += piece
+    return "\n".join(part.rstrip() for part in lines)

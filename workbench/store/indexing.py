@@ -104,7 +104,7 @@ class EventIndexer:
 
     async def _index(self, key: SessionKey, event: Event, session_created_ns: int) -> None:
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(self._timeout_s):
                 texts = indexed_texts(
                     key,
                     event,

@@ -153,19 +153,13 @@ def firing_finding(run: RunLike) -> str:
         nearest = checks["fullness"].max()
         near = "" if pd.isna(nearest) else f"; the fullest reaches {nearest:.0%} of its threshold".replace("%", " %")
         return f"{quoted(run.name)} never fires in {counted(total, 'conversation')}{near}"
-    silent = "" if not never else f"; {number_word(never)} of {total} never {'fires' if never == 1 else 'fire'}"
+    silent = "" if not never else f"; {never} of {total} never {'fires' if never == 1 else 'fire'}"
     gaps = [median(b - a for a, b in pairwise(calls)) for calls in hits if len(calls) > 1]
     if not gaps:
         return f"No conversation fires more than once in {quoted(run.name)}: {len(hits)} of {total} fire"
     low, high = round(min(gaps)), round(max(gaps))
     every = f"{counted(high, 'call')}" if low == high else f"{low} to {high} calls"
     return f"{quoted(run.name)} fires every {every}{silent}"
-
-
-def number_word(count: int) -> str:
-    """Small numbers in words, as in a sentence."""
-    words = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-    return words[count] if count < len(words) else str(count)
 
 
 def _draw(axes: Axes, grid: FiringGrid, palette: Theme) -> AxesImage:

@@ -121,15 +121,30 @@ def trigger_finding(panels: list[Panel]) -> str:
         return "No trigger check: nothing here could fire"
     if len(panels) == 1:
         return _finding_of_one(panels[0])
-    names: dict[str, list[str]] = {}
+    alike: dict[str, list[Panel]] = {}
     for panel in panels:
         if len(panel.checks):
-            names.setdefault(_rhythm(panel), []).append(quoted(panel.name, 30))
-    words = [
-        f"{listed(alike)} {rhythm if len(alike) == 1 else rhythm.replace('fires', 'fire', 1)}"
-        for rhythm, alike in names.items()
-    ]
-    return "; ".join(words)
+            alike.setdefault(_rhythm(panel), []).append(panel)
+    if len(alike) > 3:
+        return _range_finding(alike)
+    return "; ".join(_together(rhythm, group) for rhythm, group in alike.items())
+
+
+def _together(rhythm: str, group: list[Panel]) -> str:
+    names = listed(quoted(panel.name, 30) for panel in group)
+    return f"{names} {rhythm if len(group) == 1 else rhythm.replace('fires', 'fire', 1)}"
+
+
+def _range_finding(alike: dict[str, list[Panel]]) -> str:
+    """Many configurations: the one that fires most, the one that fires least, and how many never do."""
+    by_firings = sorted(alike.items(), key=lambda item: -_firings(item[1][0]))
+    words = [_together(*by_firings[0]), _together(*by_firings[-1])]
+    between = sum(len(group) for _, group in by_firings[1:-1])
+    return f"{'; '.join(words)}; {between} lie between"
+
+
+def _firings(panel: Panel) -> int:
+    return int(panel.checks["fired"].fillna(False).sum())
 
 
 def _rhythm(panel: Panel) -> str:
