@@ -95,11 +95,14 @@ def test_no_file_holds_a_path_of_this_machine():
     assert lines_with(re.compile("|".join(rf"(?<![\w.-]){re.escape(str(path))}/" for path in paths))) == []
 
 
+def foreign_mail_in(line: str) -> list[str]:
+    """Mail domains that aren't set aside for examples; a line end inside a JSON string ends a word."""
+    hosts = EMAIL.findall(re.sub(r"\\[nrt]", " ", line))
+    return [host for host in hosts if not EXAMPLE_DOMAIN.search(host.lower())]
+
+
 def test_no_file_holds_a_mail_address():
-    found = [
-        where for where, line in lines() if any(not EXAMPLE_DOMAIN.search(host.lower()) for host in EMAIL.findall(line))
-    ]
-    assert found == []
+    assert [where for where, line in lines() if foreign_mail_in(line)] == []
 
 
 def test_no_file_holds_a_key():
@@ -108,19 +111,30 @@ def test_no_file_holds_a_key():
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "is_found"),
+    ("line", "is_found"),
     [
-        (KEYS, "key = 'sk-" + "Zq8" * 9 + "'", True),
-        (KEYS, "-----BEGIN RSA " + "PRIVATE KEY-----", True),
-        (KEYS, "the task-" + "abcdefgh" * 4, False),
-        (EMAIL, "write to ana" + "@" + "mail.org", True),
-        (EMAIL, "@pytest.fixture", False),
-        (EMAIL, "left @ right.T", False),
+        ("key = 'sk-" + "Zq8" * 9 + "'", True),
+        ("-----BEGIN RSA " + "PRIVATE KEY-----", True),
+        ("the task-" + "a" * 30, False),
     ],
-    ids=["key", "private-key", "word", "mail", "decorator", "matrix-product"],
+    ids=["key", "private-key", "word"],
 )
-def test_the_patterns_find_what_they_are_for(pattern, text, is_found):
-    assert bool(pattern.search(text)) is is_found
+def test_a_key_is_recognised(line, is_found):
+    assert bool(KEYS.search(line)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("write to ana" + "@" + "mail.org", ["mail.org"]),
+        ("write to ana" + "@" + "mail.example.com", []),
+        (r'{"text": "\n@pytest.mark.slow"}', []),
+        ("left @ right.T", []),
+    ],
+    ids=["mail", "example", "decorator", "matrix-product"],
+)
+def test_a_mail_address_is_recognised(line, found):
+    assert foreign_mail_in(line) == found
 
 
 def test_every_locked_package_has_a_version_and_hashes_and_no_address():

@@ -48,6 +48,4 @@ def session(events: Iterable[Event] = (), **facts: Any) -> Session:
 
 def numbered(n_events: int, *, key: str = "app", text: str = "message") -> list[Event]:
     """User and agent in turn, ids e1, e2, ..., one second apart."""
-    return [
-        (user if i % 2 else agent)(f"{text} {i}", id=f"e{i}", at=i, filter_key=key) for i in range(1, n_events + 1)
-    ]
+    return [(user if i % 2 else agent)(f"{text} {i}", id=f"e{i}", at=i, filter_key=key) for i in range(1, n_events + 1)]

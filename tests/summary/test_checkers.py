@@ -7,7 +7,6 @@ import pytest
 from tests.summary.events import SECOND, agent, event, numbered, result, run, session, user
 from workbench.call import EMPTY_CONTEXT
 from workbench.clock import FixedClock, SystemClock
-from workbench.errors import ConfigError
 from workbench.model.scripted import ScriptedModel
 from workbench.model.types import Message
 from workbench.model.windows import model_windows_restored, register_model_context_window

@@ -103,7 +103,10 @@ def test_arguments_become_a_small_object_and_empty_ones_stay():
     omitted = with_payload_omitted(message)
     assert omitted is not None
     assert omitted.content == "kept"
-    assert [(c.id, c.name, c.arguments) for c in omitted.tool_calls] == [("c1", "a", OMITTED_ARGUMENTS), ("c2", "b", "")]
+    assert [(c.id, c.name, c.arguments) for c in omitted.tool_calls] == [
+        ("c1", "a", OMITTED_ARGUMENTS),
+        ("c2", "b", ""),
+    ]
     assert payload_chars(message) == 8
     assert source_chars((message,)) == 12
 

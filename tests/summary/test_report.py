@@ -117,9 +117,7 @@ def test_the_three_token_figures_are_separate():
 
 def test_usage_of_an_early_response_stays():
     """SUM-REP-06, E31."""
-    model = ScriptedModel(
-        ["", ScriptedAnswer(content="S", usage=Usage(0, 0, 0))], name="m", context_window=1000
-    )
+    model = ScriptedModel(["", ScriptedAnswer(content="S", usage=Usage(0, 0, 0))], name="m", context_window=1000)
     model_with_usage = ScriptedModel(
         [ScriptedAnswer(content="", usage=Usage(prompt_tokens=9)), ScriptedAnswer(content="S", usage=Usage(0, 0, 0))],
         context_window=1000,

@@ -50,7 +50,15 @@ from workbench.context.settings import AgentSettings, CompactionSettings
 from workbench.context.stream import EventStream
 from workbench.model.types import TOOL, Message, Request
 from workbench.profiles import SEED, Profile
-from workbench.session.rounds import ResultMatch, call_ids, is_call, is_result, match_results, result_ids
+from workbench.session.rounds import (
+    ResultMatch,
+    call_ids,
+    is_call,
+    is_per_call_result,
+    is_result,
+    match_results,
+    result_ids,
+)
 from workbench.session.types import Event, SummaryBoundary
 from workbench.tokens import TokenCounter
 
@@ -593,6 +601,8 @@ class ContentAssembler:
         split = max((i for i, event in enumerate(raw) if is_call(event)), default=len(raw))
         if raw and split == len(raw) and is_result(raw[-1]):
             split -= 1
+        if _has_stray_mark(raw, split, matches):
+            raise _GoPlain  # it says something about a round in front of it
         closed, current.open = _split_at(entries, split, matches)
         current.has_late_result = len(closed) > split
         current.ends_with_result = bool(raw) and is_result(raw[-1])
@@ -635,7 +645,8 @@ class ContentAssembler:
             if strange:
                 if not strange.isdisjoint(view.waiting):
                     raise _GoPlain
-                if not strange.isdisjoint(current.waiting) or position in self._stream.answered:
+                is_known = position in self._stream.answered or is_per_call_result(event)
+                if is_known or not strange.isdisjoint(current.waiting):
                     return False
             current.open_waiting -= ids
         else:
@@ -840,6 +851,14 @@ def _split_at(
             entry = replace(entry, event=only_matched(entry.event, ResultMatch(i, rest)))
         opened.append(entry)
     return closed, opened
+
+
+def _has_stray_mark(raw: Sequence[Event], split: int, matches: dict[int, list[ResultMatch]]) -> bool:
+    """A marked result behind the newest call doesn't belong to it (ASM-HIST-07)."""
+    own = {match.index: len(match.choices) for match in matches.get(split, ())}
+    return any(
+        is_per_call_result(raw[i]) and own.get(i, 0) != len(raw[i].messages) for i in range(split, len(raw))
+    )
 
 
 def _last_rounds(pieces: list[Piece], limit: int) -> list[Piece]:

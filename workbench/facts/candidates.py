@@ -17,6 +17,7 @@ from workbench.facts.quantities import (
     DATE_FORMS,
     NUMBER_FORM,
     TIME_FORMS,
+    Form,
     Parts,
     amount_key,
     date_key,
@@ -67,7 +68,7 @@ class Candidate(NamedTuple):
 # --- keys -------------------------------------------------------------------------------------------------
 
 KeyOfParts = Callable[[Parts], str]
-_FORMS: dict[str, tuple[tuple[re.Pattern[str], ...], KeyOfParts]] = {
+_FORMS: dict[str, tuple[tuple[Form, ...], KeyOfParts]] = {
     DATE: (DATE_FORMS, date_key),
     TIME: (TIME_FORMS, time_key),
     AMOUNT: (AMOUNT_FORMS, amount_key),
@@ -80,7 +81,7 @@ def key_of(kind: str, value: str) -> str:
     value = unicodedata.normalize("NFKC", value)
     if kind in _FORMS:
         forms, key_of_parts = _FORMS[kind]
-        matches = (form.fullmatch(value) for form in forms)
+        matches = (form.pattern.fullmatch(value) for form in forms)
         return next((key_of_parts(match.groupdict()) for match in matches if match), "")
     if kind == PHONE:
         return "".join(char for char in value if char.isdigit())
@@ -119,11 +120,11 @@ def _by_pattern(kind: str, pattern: re.Pattern[str], *, only_with: str = "") -> 
     return find
 
 
-def _by_form(kind: str, pattern: re.Pattern[str], key_of_parts: KeyOfParts) -> _Finder:
+def _by_form(kind: str, form: Form, key_of_parts: KeyOfParts) -> _Finder:
     """A class whose values are parsed; what doesn't parse is none."""
 
     def find(text: str) -> Iterator[Candidate]:
-        for match in pattern.finditer(text):
+        for match in form.pattern.finditer(text) if any(char in text for char in form.needs) else ():
             if len(value := match[0]) <= MAX_CHARS and (key := key_of_parts(match.groupdict())):
                 yield Candidate(value, kind, match.start(), match.end(), key)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import NamedTuple
 
 from workbench.facts.scripts import LETTER
 
@@ -27,17 +28,36 @@ NUMBER_FORM = rf"{_FIRST_DIGIT}(?:\d{{0,2}}(?:,\d{{3}})+(?!\d)|\d*)(?:\.\d+)?"
 NO_MORE = rf"(?!{LETTER})"
 _DAY = rf"(?:st|nd|rd|th)?{NO_MORE}"
 
-DATE_FORMS = tuple(
-    re.compile(form)
-    for form in (
+
+class Form(NamedTuple):
+    """One spelling of a quantity."""
+
+    pattern: re.Pattern[str]
+    needs: str
+    """Characters, one of which is in every match: most texts have none of them, which is quicker to see."""
+
+
+def _forms(*spellings: tuple[str, str]) -> tuple[Form, ...]:
+    return tuple(Form(re.compile(pattern), needs) for needs, pattern in spellings)
+
+
+DATE_FORMS = _forms(
+    (
+        "-/.",
         rf"(?P<y>\d(?<!{LETTER}\d)\d{{3}})(?P<sep>[-/.])(?P<m>\d{{1,2}})(?P=sep)(?P<d>\d{{1,2}})(?:(?=T\d)|{NO_MORE})",
+    ),
+    (
+        "年년",
         rf"(?P<y>\d(?<!{LETTER}\d)\d{{3}})\s?[年년]\s?(?P<m>\d{{1,2}})\s?[月월](?:\s?(?P<d>\d{{1,2}})\s?[日号號일])?",
-        rf"(?P<m>\d(?<!{LETTER}\d)\d?)\s?[月월]\s?(?P<d>\d{{1,2}})\s?[日号號일]",
-        rf"{_MONTH}\.?\s(?P<d>\d{{1,2}}){_DAY}(?:,?\s(?P<y>\d{{4}}){NO_MORE})?",
+    ),
+    ("月월", rf"(?P<m>\d(?<!{LETTER}\d)\d?)\s?[月월]\s?(?P<d>\d{{1,2}})\s?[日号號일]"),
+    ("bcglnprtvy", rf"{_MONTH}\.?\s(?P<d>\d{{1,2}}){_DAY}(?:,?\s(?P<y>\d{{4}}){NO_MORE})?"),
+    (
+        "bcglnprtvy",
         rf"(?P<d>\d(?<!{LETTER}\d)\d?){_DAY}\s(?:of\s)?{_MONTH}(?![a-z])\.?(?:,?\s(?P<y>\d{{4}}){NO_MORE})?",
-        rf"{_MONTH}\.?,?\s(?P<y>(?:19|20)\d\d){NO_MORE}",
-        rf"(?P<a>\d(?<!{LETTER}\d)\d?)/(?P<b>\d{{1,2}})/(?P<y>\d{{4}}){NO_MORE}",
-    )
+    ),
+    ("bcglnprtvy", rf"{_MONTH}\.?,?\s(?P<y>(?:19|20)\d\d){NO_MORE}"),
+    ("/", rf"(?P<a>\d(?<!{LETTER}\d)\d?)/(?P<b>\d{{1,2}})/(?P<y>\d{{4}}){NO_MORE}"),
 )
 
 
@@ -56,6 +76,7 @@ def date_key(parts: Parts) -> str:
     return text if day is None else f"{text}-{int(day):02d}"
 
 
+_NIGHT = ("晚上", "夜里", "夜裡", "今晚", "夜", "밤")  # twelve of these is midnight
 _AFTERNOON = "下午|晚上|傍晚|夜里|夜裡|今晚|午後|夕方|夜|오후|저녁|밤"
 _MORNING = "上午|早上|凌晨|清晨|早晨|午前|朝|오전|아침|새벽"
 _NOON = "中午|正午|점심|낮"
@@ -63,15 +84,21 @@ _MINUTES = (
     r"(?:(?::(?P<m>\d\d)(?!\d))"
     r"|\s?[点點时時시](?![间間간長长])\s?(?:(?P<mm>\d{1,2})\s?[分분]?(?!\d)|(?P<half>[半반])|[整钟鐘])?)"
 )
-TIME_FORMS = tuple(
-    re.compile(form)
-    for form in (
-        rf"(?P<pre>{_AFTERNOON}|{_MORNING}|{_NOON})の?\s?(?P<h>\d{{1,2}})(?!\d){_MINUTES}",
-        r"(?P<h>\d(?<![^\WT]\d)\d?):(?P<m>\d\d)(?::(?P<s>\d\d)(?:\.\d+)?)?(?!\d)(?!:\d)(?:\s?(?P<ap>[AaPp])\.?[Mm]\b\.?)?",
-        rf"(?P<h>\d(?<!{LETTER}\d)\d?)\s?(?P<ap>[AaPp])(?:\.[Mm]\.|[Mm]\b)",
+# A T may stand before the hour, as in 2024-05-20T15:30.
+_NO_LETTER_BUT_T = f"(?<!{LETTER.replace('W', 'WT', 1)}\\d)"
+TIME_FORMS = _forms(
+    ("点點时時시:", rf"(?P<pre>{_AFTERNOON}|{_MORNING}|{_NOON})の?\s?(?P<h>\d{{1,2}})(?!\d){_MINUTES}"),
+    (
+        ":",
+        rf"(?P<h>\d{_NO_LETTER_BUT_T}\d?):(?P<m>\d\d)(?::(?P<s>\d\d)(?:\.\d+)?)?(?!\d)(?!:\d)"
+        r"(?:\s?(?P<ap>[AaPp])\.?[Mm]\b\.?)?",
+    ),
+    ("Mm", rf"(?P<h>\d(?<!{LETTER}\d)\d?)\s?(?P<ap>[AaPp])(?:\.[Mm]\.|[Mm]\b)"),
+    (
+        "点點时時시",
         rf"(?P<h>\d(?<!{LETTER}\d)\d?)\s?[点點时時시]\s?(?:(?P<mm>\d{{1,2}})\s?[分분]|(?P<half>[半반])|[整钟鐘])",
-        rf"(?P<h>\d(?<!{LETTER}\d)\d?)\s?[時시](?![間间간])",
-    )
+    ),
+    ("時시", rf"(?P<h>\d(?<!{LETTER}\d)\d?)\s?[時시](?![间間간])"),
 )
 
 
@@ -82,7 +109,9 @@ def time_key(parts: Parts) -> str:
     before, half_day = parts.get("pre") or "", (parts.get("ap") or "").lower()
     if parts.get("half"):
         minute = 30
-    if half_day == "p" or before in _AFTERNOON.split("|") or (before in _NOON.split("|") and hour < 6):
+    if hour == 12 and before in _NIGHT:
+        hour = 0
+    elif half_day == "p" or before in _AFTERNOON.split("|") or (before in _NOON.split("|") and hour < 6):
         hour += 12 if hour < 12 else 0
     elif hour == 12 and (half_day == "a" or before in _MORNING.split("|")):
         hour = 0
@@ -123,12 +152,12 @@ _UNIT = rf"(?P<unit>(?i:{_any_of(u for u in _UNITS if u not in '$€£¥₩₹')
 _TIMES = rf"(?P<times>{_any_of(m for m in _MULTIPLIERS if m != '千')}|千(?!米|克|瓦))"
 # Saves a look at each of the spellings behind most numbers.
 _FIRST_OF_UNIT = "".join(sorted({text[0] for text in (*_UNITS, *_MULTIPLIERS)} | {u[0].upper() for u in _UNITS}))
-AMOUNT_FORMS = tuple(
-    re.compile(form)
-    for form in (
-        rf"(?P<sign>[$€£¥₩₹])\s?(?P<n>{NUMBER_FORM})(?:\s?{_TIMES})?(?!\.?\d)",
+AMOUNT_FORMS = _forms(
+    ("$€£¥₩₹", rf"(?P<sign>[$€£¥₩₹])\s?(?P<n>{NUMBER_FORM})(?:\s?{_TIMES})?(?!\.?\d)"),
+    (
+        _FIRST_OF_UNIT,
         rf"(?P<n>{NUMBER_FORM})(?=[ -]?[{_FIRST_OF_UNIT}])(?:\s?{_TIMES})?(?:[ -]?{_UNIT})?",
-    )
+    ),
 )
 
 

@@ -52,7 +52,9 @@ _CHARS_PER_WORD = 16
 _MAX_LEDGER_CHARS = 80
 
 # A point ends a sentence, but not after the number of a list's item or in e.g.
-_UNIT_END = re.compile(r"[。！？!?]+[”」』)）]?|\n+|(?<!\b\d)(?<!\b\d\d)(?<!\.\w)\.(?=\s)")
+_UNIT_END = re.compile(
+    r"[。！？!?\n.](?:(?<=\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\.\w\.)(?=\s)|(?<=\n)\n*|(?<=[。！？!?])[。！？!?]*[”」』)）]?)"
+)
 _COMMA = re.compile(r"[,，、;；](?!\d)")
 _CUE = re.compile(
     r"决定|決定|确认|確認|同意|选择|选定|改成|改为|取消|必须|不要|待办|下一步|需要|希望|预订|预定|就这|最终|结论"
@@ -324,7 +326,9 @@ def _units_of(source: _Source, places: list[_Place]) -> list[_Unit]:
                 at += 1
             has_cue = bool(_CUE.search(text))
             if unit.facts or has_cue or (block.role in _ROLE_VALUE and unit.n_words >= _MIN_PLAIN_WORDS):
-                unit.value = _ROLE_VALUE.get(block.role, 0.0) + _CUE_VALUE * has_cue + _UNIT_RECENCY * (number + 1) / n_blocks
+                unit.value = (
+                    _ROLE_VALUE.get(block.role, 0.0) + _CUE_VALUE * has_cue + _UNIT_RECENCY * (number + 1) / n_blocks
+                )
                 units.append(unit)
     return units
 

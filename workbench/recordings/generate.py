@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Literal, TypeVar, get_args
 
 from workbench.errors import ConfigError
-from workbench.recordings.phrases import LEXICONS, Lexicon
+from workbench.recordings.phrases import LEXICONS, Lexicon, Prose
 
 Language = Literal["zh", "en", "mixed", "ja", "ko"]
 
@@ -31,6 +31,19 @@ _TOOLS = (
     ("search_log", "Search the log of a case.", "query"),
     ("update_case", "Write a decision into a case.", "case_id"),
 )
+_LEVELS = ("INFO", "INFO", "INFO", "WARN")
+_LOG_EVENTS = (
+    "scan accepted",
+    "retry scheduled",
+    "label printed",
+    "quota checked",
+    "operator note added",
+    "route recalculated",
+    "stock reserved",
+    "sensor read",
+    "queue drained",
+    "signature stored",
+)
 T = TypeVar("T")
 
 
@@ -40,6 +53,7 @@ class Case:
 
     id: str
     goods: str
+    bought: str
     amount: str
     date: str
     place: str
@@ -48,7 +62,12 @@ class Case:
 
 
 def generate_conversation(
-    *, n_events: int, seed: int, language: Language = "mixed", tool_share: float = 0.6, id: str = ""
+    *,
+    n_events: int,
+    seed: int,
+    language: Language = "mixed",
+    tool_share: float = 0.6,
+    id: str = "",  # noqa: A002 - the form's own word
 ) -> dict[str, Any]:
     """One conversation with exactly `n_events` messages after the system message.
 
@@ -105,8 +124,7 @@ class _Writer:
         self._chance = random.random
         self._language = language
         self._tool_share = tool_share
-        self._zone = timezone(timedelta(hours=_ZONE_HOURS[language]))
-        self._now = START
+        self._now = START.astimezone(timezone(timedelta(hours=_ZONE_HOURS[language])))
         self._messages: list[dict[str, Any]] = []
         self._cases: list[tuple[Case, Lexicon]] = []
         self._n_calls = 0
@@ -123,11 +141,11 @@ class _Writer:
         """One request: user, perhaps call and result, answer; never more than `left` messages."""
         case, lexicon, asks, answers = self._subject()
         words = {slot: getattr(case, slot) for slot in Case.__slots__}
-        self._say("user", lexicon, asks, words, n_details=self._below(3))
+        self._say("user", lexicon.user_prose, asks, words, lexicon.gap)
         if left >= 4 and self._chance() < self._tool_share:
             self._call_tool(case, lexicon)
         if left >= 2:
-            self._say("assistant", lexicon, answers, words, n_details=1 + self._below(3))
+            self._say("assistant", lexicon.staff_prose, answers, words, lexicon.gap)
 
     def _subject(self) -> tuple[Case, Lexicon, Sequence[str], Sequence[str]]:
         """`(case, lexicon, patterns of the user, patterns of the assistant)` of the next turn."""
@@ -150,12 +168,15 @@ class _Writer:
         return LEXICONS[self._language]
 
     def _new_case(self, lexicon: Lexicon) -> Case:
+        bought = self._now - timedelta(days=2 + self._below(28))
         promised = self._now + timedelta(days=2 + self._below(20))
+        whole, cents = 20 + self._below(4000), self._below(20) * 5
         return Case(
             id=f"{self._letters()}{self._now:%y%m%d}-{len(self._cases) + 1:05d}",
             goods=self._pick(lexicon.goods),
-            amount=f"{20 + self._below(4000)}.{self._below(20) * 5:02d}",
-            date=f"{promised:%Y-%m-%d}",
+            bought=bought.date().isoformat(),
+            amount=f"{whole}.{cents:02d}" if lexicon.has_cents else f"{whole * 10:,}",
+            date=promised.date().isoformat(),
             place=self._pick(lexicon.places),
             name=self._pick(lexicon.names),
             code=f"E{10 + self._below(90)}",
@@ -174,36 +195,40 @@ class _Writer:
 
     def _record(self, case: Case, lexicon: Lexicon) -> str:
         """A JSON answer of a few hundred characters."""
-        steps = [
-            {"at": self._past(), "by": self._pick(lexicon.names), "state": self._pick(lexicon.states)}
-            for _ in range(1 + self._below(5))
-        ]
-        amount, date, code = case.amount, case.date, case.code
-        facts = {"case_id": case.id, "goods": case.goods, "amount": amount, "due": date, "code": code}
-        where = {"place": case.place, "owner": case.name, "note": self._pick(lexicon.details)}
-        return json.dumps({"ok": True, **facts, **where, "steps": steps}, ensure_ascii=False)
+        moment = self._now - timedelta(hours=1 + self._below(40))
+        steps = []
+        for _ in range(1 + self._below(5)):
+            state, by = self._pick(lexicon.states), self._pick(lexicon.names)
+            steps.append({"at": moment.isoformat(), "by": by, "state": state})
+            moment += timedelta(minutes=1 + self._below(8))
+        facts = {slot: getattr(case, slot) for slot in Case.__slots__}
+        note = self._prose(lexicon.staff_prose)
+        return json.dumps({"ok": True, **facts, "note": note, "steps": steps}, ensure_ascii=False)
 
     def _log(self, case: Case) -> str:
         """Log lines, English whatever the conversation speaks; now and then very many."""
         n_lines = 40 + self._below(60) if self._chance() < 0.06 else 4 + self._below(10)
-        events = ("scan accepted", "retry scheduled", "label printed", "quota checked", "operator note added")
-        return "\n".join(
-            f"{self._past()} {self._pick(('INFO', 'INFO', 'WARN'))} case={case.id} unit={self._below(64):02d} "
-            f"code={case.code} {self._pick(events)} took_ms={self._below(9000)}"
-            for _ in range(n_lines)
-        )
+        moment = self._now - timedelta(hours=2 + self._below(40))
+        lines = []
+        for _ in range(n_lines):
+            level, event = self._pick(_LEVELS), self._pick(_LOG_EVENTS)
+            where = f"unit={self._below(64):02d} case={case.id} code={case.code}"
+            lines.append(f"{moment.isoformat()} {level} {where} {event} took_ms={self._below(9000)}")
+            moment += timedelta(seconds=self._below(70))
+        return "\n".join(lines)
 
-    def _say(
-        self, role: str, lexicon: Lexicon, patterns: Sequence[str], words: dict[str, str], *, n_details: int
-    ) -> None:
-        """One sentence with facts, and `n_details` sentences of prose behind it."""
+    def _say(self, role: str, prose: Prose, patterns: Sequence[str], words: dict[str, str], gap: str) -> None:
+        """One sentence with facts, and up to three of prose behind it."""
         sentences = [self._pick(patterns).format_map(words)]
-        sentences += [self._pick(lexicon.details) for _ in range(n_details)]
-        self._add(role, lexicon.gap.join(dict.fromkeys(sentences)))
+        sentences += [self._prose(prose) for _ in range(self._below(4))]
+        self._add(role, gap.join(sentences))
+
+    def _prose(self, prose: Prose) -> str:
+        beginning, middle, end = self._pick(prose.beginnings), self._pick(prose.middles), self._pick(prose.ends)
+        return f"{beginning}{prose.joint}{middle}{prose.tail}{end}"
 
     def _add(self, role: str, content: str | None, **fields: Any) -> None:
-        moment = self._now.astimezone(self._zone).isoformat()
-        self._messages.append({"role": role, "content": content, **fields, "timestamp": moment})
+        self._messages.append({"role": role, "content": content, **fields, "timestamp": self._now.isoformat()})
         self._now += timedelta(seconds=2 + self._below(12))
 
     def _idle(self) -> None:
@@ -215,9 +240,6 @@ class _Writer:
             self._now += timedelta(minutes=60 + self._below(9 * 60))
         else:
             self._now += timedelta(hours=14 + self._below(60))
-
-    def _past(self) -> str:
-        return f"{self._now - timedelta(minutes=1 + self._below(3000)):%Y-%m-%dT%H:%M:%SZ}"
 
     def _letters(self) -> str:
         return "".join(self._pick("ABCDEFGHKLMNPRSTWXZ") for _ in range(2))

@@ -379,7 +379,9 @@ def _was_json(row: Row) -> bool:
 
 
 def _looks_like_utf16(head: bytes) -> bool:
-    return head.startswith(_UTF16_MARKS) or (len(head) > 3 and 0 in head[:2] and (head[0] or head[1]) in b"[{ \n")
+    if head.startswith(_UTF16_MARKS):
+        return 0 in head
+    return len(head) > 3 and 0 in head[:2] and (head[0] or head[1]) in b"[{ \n"
 
 
 def _looks_like_json(head: bytes) -> bool:

@@ -7,11 +7,12 @@ is the only format that keeps halves of surrogate pairs, with a note: a store ma
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,26 +88,34 @@ def write_recording(path: str | Path, conversations: Iterable[Conversation]) -> 
         RecordingError: the file can't be written, or a value has no JSON form.
     """
     target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     written = 0
-    temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        _remove_leftovers(target)
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
             for conversation in conversations:
                 for line in conversation_lines(conversation):
                     file.write(line + "\n")
                 written += 1
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(target)
+        temporary.replace(target)
     except OSError as error:
         raise RecordingError(f"can't be written: {error.strerror}", path=target) from error
     except (TypeError, ValueError) as error:
         raise RecordingError(f"a value has no JSON form: {error}", path=target) from error
     finally:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return written
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Unfinished files of writers that were killed (REL-07)."""
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        pid = leftover.name.split(".")[-2]
+        if pid.isdecimal() and not Path("/proc", pid).exists() and Path("/proc").exists():
+            leftover.unlink(missing_ok=True)
 
 
 # --- reading -----------------------------------------------------------------------------------------

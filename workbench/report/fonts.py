@@ -96,7 +96,7 @@ def glyphs_for(text: str) -> bytes | None:
 
     Only the font package is cut: its licence (SIL Open Font License) allows it, that of an installed face may not.
     """
-    wanted = {character for character in text if display_width(character) == 2}
+    wanted = {character for character in set(text) if display_width(character) == 2}
     path = packaged_face()
     if not wanted or path is None:
         return None

@@ -24,9 +24,14 @@ from workbench.report.labels import (
 if TYPE_CHECKING:
     from workbench.report.frames import RunLike, Runs
 
-# What a token read from the prompt cache costs, as a share of a token that isn't.
+# What a token costs, as a share of a prompt token that isn't in the cache. Summaries are made by the main model
+# unless told otherwise, and a saving that leaves their calls out is none (WB-COST-02, WB-TUNE-06).
 CACHED_PRICE = 0.1
-NET_RULE = f"net prompt tokens = prompt tokens, the reused prefix at a cached price of {CACHED_PRICE}"
+SUMMARY_PRICE = 1.0
+NET_RULE = (
+    f"net tokens = prompt tokens, the reused prefix at a cached price of {CACHED_PRICE}, plus all tokens of the "
+    "summary model at full price"
+)
 
 _NO_WINDOW = "the context window of the model is unknown"
 _NO_EARLIER = "no call has an earlier request in its conversation"
@@ -65,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a report says first; `rows` are sorted: what fits the window first, then by net prompt tokens."""
+    """What a report says first; `rows` are sorted: what fits the window first, then by net tokens."""
 
     heading: str
     rule: str
@@ -130,6 +135,17 @@ def _switched_on(part: Any) -> bool:
 
 
 def net_tokens(run: RunLike) -> float | None:
+    """What the rule weighs: prompts with the reused prefix at the cached price, and the summary calls.
+
+    None where a part of it is unknown.
+    """
+    prompts, summaries = net_prompt_tokens(run), summary_model_tokens(run)
+    if prompts is None or (summaries is None and settings_of(run).get("summarizer")):
+        return None
+    return prompts + SUMMARY_PRICE * (summaries or 0)
+
+
+def net_prompt_tokens(run: RunLike) -> float | None:
     """Prompt tokens with the reused prefix at the cached price; None where one of them is unknown."""
     prompt, prefix = run.facts.get("prompt_tokens"), run.facts.get("prefix_tokens")
     if prompt is None:
@@ -212,12 +228,12 @@ def _overflow(run: RunLike, reference: RunLike | None) -> Cell:
 
 _COLUMNS = (
     Column("cost / 1,000 conv.", "US dollars, main and summary calls", _plain("cost_usd", "no price"), "cost_usd"),
-    Column("net prompt", NET_RULE, _net),
+    Column("net tokens", NET_RULE, _net),
     Column("prompt", "prompt tokens of all main-model calls", _plain("prompt_tokens", "no call")),
     Column("peak", "largest prompt, in tokens", _peak),
     Column(
         "summary model",
-        "tokens that the summary model read and wrote; not part of the others",
+        "tokens that the summary model read and wrote; part of the net tokens",
         _plain("summary_tokens", _NOT_MEASURED),
     ),
     Column("firings", "trigger checks that fired", _plain("firings", _NOT_MEASURED)),
@@ -285,7 +301,7 @@ def _change(run: RunLike, baseline: RunLike | None) -> str:
         words += f", prefix reuse {share(now['prefix_reuse'])}"
     net, other = net_tokens(run), net_tokens(baseline)
     if net is not None and other and net > other and now["prompt_tokens"] < before["prompt_tokens"]:
-        words += f"; smaller prompts, but {percent(net / other - 1)} more net prompt tokens"
+        words += f"; smaller prompts, but {percent(net / other - 1)} more net tokens"
     return words
 
 
@@ -304,22 +320,19 @@ def _heading(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | N
     runner_up = next((run for run in ordered if run is not best and net_tokens(run) is not None), None)
     if all(net_tokens(run) == net_tokens(best) for run in ordered):
         return (
-            f"It makes no difference: all {len(ordered)} configurations need "
-            f"{number(net_tokens(best) or 0)} net prompt tokens"
+            f"It makes no difference: all {len(ordered)} configurations need {number(net_tokens(best) or 0)} net tokens"
         )
     behind = _behind(best, runner_up)
     if best is baseline:
-        return f"Do without summaries: {quoted(best.name)} needs the fewest net prompt tokens{behind}"
+        return f"Do without summaries: {quoted(best.name)} needs the fewest net tokens{behind}"
     if best is current:
-        return f"Keep {quoted(best.name)}: it needs the fewest net prompt tokens{behind}"
+        return f"Keep {quoted(best.name)}: it needs the fewest net tokens{behind}"
     gains = [
         f"{gain} than {words}"
         for other, words in ((current, "today"), (baseline, "without summaries"))
         if other is not None and (gain := _gain(best, other))
     ]
-    words = (
-        f"{gains[0].replace(' than', ' net prompt tokens than', 1)}" if gains else f"fewest net prompt tokens{behind}"
-    )
+    words = f"{gains[0].replace(' than', ' net tokens than', 1)}" if gains else f"fewest net tokens{behind}"
     return f"Take {quoted(best.name)}: {listed([words, *gains[1:]])}{_fit(best)}"
 
 
@@ -369,7 +382,7 @@ def _rule(ordered: list[RunLike], baseline: RunLike | None) -> str:
     """How the recommendation was chosen, and what the differences refer to."""
     known = any(run.facts.get("overflow_calls") is not None for run in ordered)
     among = "among configurations without overflow" if known else "the context window is unknown, so overflow isn't"
-    chosen = f"Rule: fewest net prompt tokens {among}" if known else f"Rule: fewest net prompt tokens; {among} checked"
+    chosen = f"Rule: fewest net tokens {among}" if known else f"Rule: fewest net tokens; {among} checked"
     against = f" Differences are against {quoted(baseline.name)}." if baseline and len(ordered) > 1 else ""
     return f"{chosen}; {NET_RULE}.{against}"
 
@@ -382,18 +395,12 @@ def _remarks(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | N
             yield f"The runs were made with different {words}: compare them with care."
     if best is None:
         return
-    whole = {
-        run.name: net + own
-        for run in ordered
-        if not _overflows(run)
-        and (net := net_tokens(run)) is not None
-        and (own := summary_model_tokens(run)) is not None
-    }
-    cheapest = min(whole, key=lambda name: (whole[name], name != best.name), default=best.name)
-    if cheapest != best.name and best.name in whole:
+    prompts = {run.name: net for run in ordered if not _overflows(run) and (net := net_prompt_tokens(run)) is not None}
+    cheapest = min(prompts, key=lambda name: (prompts[name], name != best.name), default=best.name)
+    if cheapest != best.name:
         yield (
-            f"The rule leaves out the summary model's own tokens ({number(summary_model_tokens(best) or 0)} under "
-            f"{quoted(best.name)}); with them at full price {quoted(cheapest)} would come first."
+            f"The summary model's tokens decide: without them {quoted(cheapest)} would come first. They count at the "
+            "price of an uncached prompt token; a cheaper summary model moves the choice that way."
         )
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from workbench.replay.trace import BREAK_CAUSES
@@ -70,6 +71,8 @@ def html_document(
     """The text of the page; equal for equal runs, on any machine and at any time."""
     if not runs:
         return _document("No run to show", [element("h1", "No run to show")])
+    found = list(getattr(runs, "problems", ()) if problems is None else problems)
+    runs = {name: _ReadOnce(run) for name, run in runs.items()}
     view = overview(runs, today=today)
     heading = title or view.heading
     shown = _Shown.of(runs, view)
@@ -82,7 +85,7 @@ def html_document(
         element("p", view.rule, class_="muted small") if len(view.rows) > 1 else None,
         *(element("p", remark, class_="remark") for remark in view.remarks),
         *(element("p", note) for note in notes),
-        _problems(list(getattr(runs, "problems", ()) if problems is None else problems)),
+        _problems(found),
         _why(shown),
         _what_each_did(runs, view),
         _causes(runs, view),
@@ -92,6 +95,21 @@ def html_document(
         _runs_footer(runs, view),
     ]
     return _document(heading, body)
+
+
+class _ReadOnce:
+    """A run whose tables are read once for the whole page: a stored run opens its file for every reading."""
+
+    def __init__(self, run: RunLike) -> None:
+        self.name, self.facts, self.config = run.name, run.facts, run.config
+        self._run = run
+        self._tables: dict[str, list[dict[str, Any]]] = {}
+
+    def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
+        if table not in self._tables:
+            self._tables[table] = self._run.rows(table)
+        rows = self._tables[table]
+        return rows if conversation is None else [row for row in rows if row["conversation"] == conversation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +185,12 @@ def _provenance(runs: Runs, view: Overview) -> str:
 
 
 def _source_names(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The recording files by name, without their folders."""
-    names = dict.fromkeys(
-        Path(str(row["source"]).split(":", 1)[0].replace("\\", "/")).name for row in rows if row.get("source")
-    )
+    """The recording files by name; by folder where they all have the same name."""
+    sources = (str(row["source"]).replace("\\", "/") for row in rows if row.get("source"))
+    paths = dict.fromkeys(PurePosixPath(re.sub(r"(:\d+)+$", "", source)) for source in sources)
+    names = dict.fromkeys(path.name for path in paths)
+    if len(names) < len(paths):
+        names = dict.fromkeys(path.parent.name or path.name for path in paths)
     known = [shorten(name, 40) for name in names if name]
     return listed(known) if len(known) <= 3 else f"{len(known)} recording files"
 

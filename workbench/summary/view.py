@@ -123,9 +123,7 @@ def view_session(
 
     An item that the summary covers already stands there without an id: it is text, but no boundary.
     """
-    pairs = tuple(
-        (_effective_event(item), item) for item in view.make_items() if in_scope(item.event, view.filter_key)
-    )
+    pairs = tuple((_effective_event(item), item) for item in view.make_items() if in_scope(item.event, view.filter_key))
     has_head = bool(view.previous_summary) and not view.summary_in_items
     session = DeltaSession(
         live,

@@ -39,6 +39,7 @@ _LOOK = {
     "summary_appeared": ("summary", ".."),
     "summary_updated_system": ("summary", "////"),
     "summary_updated_user": ("summary", "\\\\\\\\"),
+    "summary_moved": ("summary", "xx"),
     "compaction_placeholder": ("compaction", "xxx"),
     "compaction_truncation": ("compaction", "++"),
     "tailoring": ("tailoring", "---"),
@@ -49,7 +50,7 @@ _LOOK = {
     "tools_changed": ("other", "\\\\\\\\"),
     "preload_changed": ("other", "xx"),
 }
-_OTHER_LOOK = ("other", "")
+_OTHER_LOOK = ("other", "OO")
 
 
 @dataclass(frozen=True, slots=True)
