@@ -1,3 +1,5 @@
+"""Token counters: what costs tokens, and that a cheaper way to count gives the same number."""
+
 from __future__ import annotations
 
 import pytest

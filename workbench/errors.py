@@ -16,7 +16,7 @@
         WriteConflictError
       ModelError                        model, request_id, retryable
         ModelTimeoutError, RateLimitError, ContextLengthError,
-        ModelAuthError, ModelStreamError, ModelCallForbiddenError
+        ModelAuthError, ModelStreamError, ContentFilterError, ModelCallForbiddenError
       SummaryError
         NothingToSummarizeError, SummaryInputTooLargeError, EmptySummaryError, SummaryModelError,
         SummaryHookError, SummaryCallbackError, NoSummarizerResolvedError
@@ -24,6 +24,8 @@
         TokenTailoringOverflowError     messages, tokens, max_tokens
       RecallError
       ReplayError
+        CassetteMissError             closest, field, position     -> record the answer
+        CassetteFormatError           path, line
       MetricError
         NotEnoughDataError              have, need
 
@@ -227,6 +229,10 @@ class ModelStreamError(ModelError):
         self.received_chars = received_chars
 
 
+class ContentFilterError(ModelError):
+    """The provider's content filter stopped the answer."""
+
+
 class ModelCallForbiddenError(ModelError):
     """Real model calls are switched off here."""
 
@@ -286,6 +292,27 @@ class RecallError(WorkbenchError):
 
 class ReplayError(WorkbenchError):
     """A replay can't go on."""
+
+
+class CassetteMissError(ReplayError):
+    """A cassette holds no answer to a request; `field` is the first one in which the closest entry differs."""
+
+    def __init__(
+        self, message: str, *, closest: str = "", field: str = "", position: int | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.closest = closest
+        self.field = field
+        self.position = position
+
+
+class CassetteFormatError(ReplayError):
+    """A file isn't a cassette, or no longer what was recorded."""
+
+    def __init__(self, message: str, *, path: str | Path = "", line: int | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = str(path)
+        self.line = line
 
 
 class MetricError(WorkbenchError):

@@ -59,7 +59,8 @@ class Workspace:
             "COLUMNS": "100",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONHASHSEED": "0",
-            "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:randomly -p no:random_order",
+            "PYTEST_ADDOPTS": "-p no:cacheprovider",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # another machine's plugins would change order and output
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_SYSTEM": os.devnull,
             "GIT_PAGER": "cat",

@@ -1,3 +1,5 @@
+"""The window registry: names, prefixes, tables, and the order of what counts."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

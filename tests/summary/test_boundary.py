@@ -1,3 +1,5 @@
+"""The boundary in a session's state."""
+
 from __future__ import annotations
 
 import logging

@@ -1,3 +1,5 @@
+"""Budgets, estimates, cuts, and both policies for a source that is too large."""
+
 from __future__ import annotations
 
 import pytest
@@ -132,33 +134,57 @@ def test_a_declaration_is_the_sources_own_text_or_built():
 # --- cutting --------------------------------------------------------------------------------------------------
 
 
-@given(st.text(max_size=40), st.integers(-2, 45))
-def test_head_and_tail_keep_exactly_the_characters_asked_for(text, n_chars):
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize("length", range(13))
+def test_head_and_tail_keep_exactly_the_characters_asked_for(length):
     """SUM-FIT-08."""
-    cut = head_and_tail(text, n_chars, marker="M")
-    if n_chars >= len(text):
-        assert cut == text
-    elif n_chars <= 0:
-        assert cut == ""
-    else:
-        n_head = -(-n_chars // 2)
-        assert cut == text[:n_head] + "\nM\n" + text[len(text) - n_chars // 2 :]
-        assert len(cut) == n_chars + len("\nM\n")
+    text = ALPHABET[:length]
+    for n_chars in range(-1, length + 2):
+        cut = head_and_tail(text, n_chars, marker="M")
+        if n_chars >= length:
+            assert cut == text
+        elif n_chars <= 0:
+            assert cut == ""
+        else:
+            n_tail = n_chars // 2
+            assert cut == text[: n_chars - n_tail] + "\nM\n" + text[length - n_tail :]
+            assert len(cut) == n_chars + len("\nM\n")
+    assert head_and_tail("abcdef", 3, marker="M") == "ab\nM\nf"
 
 
-@given(st.text(max_size=30), st.text(max_size=30), st.integers(1, 70))
-def test_both_payloads_are_cut_in_proportion(conversation, previous, n_chars):
+@given(st.integers(0, 26), st.integers(0, 26), st.integers(1, 60))
+def test_both_payloads_are_cut_in_proportion(n_conversation, n_previous, n_chars):
     """SUM-FIT-13."""
-    source = SourceText(conversation, previous)
+    source = SourceText(ALPHABET[:n_conversation], ALPHABET[:n_previous].upper())
     cut = cut_source(source, n_chars)
     if n_chars >= source.n_chars:
         assert cut is source
         return
-    n_previous = max(1, n_chars * len(previous) // source.n_chars) if previous and n_chars > 1 else 0
-    if not conversation:
-        n_previous = n_chars
-    assert cut.previous == head_and_tail(previous, n_previous, marker=PREVIOUS_SUMMARY_CUT)
-    assert cut.conversation == head_and_tail(conversation, n_chars - n_previous, marker=CONVERSATION_CUT)
+    kept_previous = max(1, n_chars * n_previous // source.n_chars) if n_previous and n_chars > 1 else 0
+    if not n_conversation:
+        kept_previous = n_chars
+    assert cut.previous == head_and_tail(source.previous, kept_previous, marker=PREVIOUS_SUMMARY_CUT)
+    assert cut.conversation == head_and_tail(source.conversation, n_chars - kept_previous, marker=CONVERSATION_CUT)
+
+
+@pytest.mark.parametrize(
+    ("source", "n_chars", "kept"),
+    [
+        (SourceText("c" * 30, "p" * 10), 8, (6, 2)),
+        (SourceText("c" * 99, "p"), 2, (1, 1)),
+        (SourceText("c" * 99, "p" * 99), 1, (1, 0)),
+        (SourceText("", "p" * 99), 5, (0, 5)),
+        (SourceText("c" * 99, ""), 5, (5, 0)),
+    ],
+)
+def test_some_splits_by_hand(source, n_chars, kept):
+    """SUM-FIT-13."""
+    cut = cut_source(source, n_chars)
+    conversation = cut.conversation.replace(f"\n{CONVERSATION_CUT}\n", "")
+    previous = cut.previous.replace(f"\n{PREVIOUS_SUMMARY_CUT}\n", "")
+    assert (len(conversation), len(previous)) == kept
 
 
 def test_the_markers_differ():
@@ -182,14 +208,15 @@ def test_a_request_at_the_budget_fits_and_lacks_nothing():
 
 @given(st.integers(0, 400), st.integers(0, 400), st.integers(1, 500))
 def test_the_largest_cut_that_fits_is_taken(n_conversation, n_previous, budget):
-    """SUM-FIT-12, SUM-FIT-13, SUM-ERR-07, E26."""
+    """SUM-FIT-12, SUM-ERR-07, E26."""
     source = SourceText("c" * n_conversation, "p" * n_previous)
     if tokens(standalone(source)) <= budget:
         assert run(fitter().fit_standalone(source, budget)).request == standalone(source)
         return
     sizes = [n for n in range(1, source.n_chars + 1) if tokens(standalone(cut_source(source, n))) <= budget]
     if budget <= len(PROMPT) or not sizes:
-        with pytest.raises(SummaryInputTooLargeError):
+        why = "prompt alone" if budget <= len(PROMPT) else "not one character"
+        with pytest.raises(SummaryInputTooLargeError, match=why):
             run(fitter().fit_standalone(source, budget))
         return
     fitted = run(fitter().fit_standalone(source, budget))

@@ -1,3 +1,5 @@
+"""Model callbacks: order, switches, errors."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Checkers: thresholds, windows, gaps, combinations, and the values they report."""
+
 from __future__ import annotations
 
 from datetime import timedelta
@@ -15,6 +17,8 @@ from workbench.summary.checkers import (
     CheckRun,
     Composite,
     ContextThreshold,
+    EventThreshold,
+    TokenThreshold,
     check_context_threshold,
     check_event_threshold,
     check_time_threshold,
@@ -61,6 +65,15 @@ def test_a_session_without_events_never_passes():
     """SUM-CHK-08, SUM-CHK-18."""
     for checker in (check_event_threshold(0), check_token_threshold(0), check_time_threshold(timedelta(0))):
         assert checker(session()) is False
+
+
+def test_an_empty_delta_never_passes_whatever_the_threshold():
+    """SUM-CHK-08: below zero too, as the reference allows."""
+    below = EventThreshold(-1)
+    assert below(session()) is False
+    assert below(session(numbered(2), state={STATE_LAST_INCLUDED_EVENT_ID: b"e2"})) is False
+    assert below(session([agent("keyed", filter_key="other")])) is True
+    assert TokenThreshold(-1)(session([user(" ")])) is False
 
 
 @pytest.mark.parametrize(("n_tokens", "fires"), [(100, False), (101, True)])
@@ -220,6 +233,7 @@ def test_standalone_time_is_the_age_of_the_last_event_in_scope():
         (RequestGapObservation(available=True, elapsed_ns=30 * SECOND), True, 30_000),
         (RequestGapObservation(available=True, elapsed_ns=20 * SECOND), False, 20_000),
         (RequestGapObservation(available=False), False, 0),
+        (RequestGapObservation(available=False, elapsed_ns=30 * SECOND), False, 0),
     ],
 )
 def test_in_a_runner_only_the_observed_gap_counts(gap, fires, value):

@@ -1,3 +1,5 @@
+"""What travels in a call context."""
+
 from __future__ import annotations
 
 from workbench.call import EMPTY_CONTEXT

@@ -1,3 +1,5 @@
+"""A summarizer that is chosen per call."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Cache-safe requests and the steps that make one smaller."""
+
 from __future__ import annotations
 
 from dataclasses import replace

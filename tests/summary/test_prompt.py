@@ -1,3 +1,5 @@
+"""Prompt templates: placeholders, one pass, built-in prompts."""
+
 from __future__ import annotations
 
 import pytest

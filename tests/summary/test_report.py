@@ -1,3 +1,5 @@
+"""Reports: triggers, headlines, the three token figures."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Which events a summary is made of."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The whole pipeline of one summary: input, hooks, requests, model calls, retry, boundary."""
+
 from __future__ import annotations
 
 import asyncio

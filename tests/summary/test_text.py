@@ -1,3 +1,5 @@
+"""Conversation text: blocks, labels, tool formatters."""
+
 from __future__ import annotations
 
 from tests.summary.events import agent, call, calls, event, result, user

@@ -1,3 +1,5 @@
+"""Recorded cases of the reference, under all three profiles."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -250,6 +250,7 @@ class _View:
     """What is left of the oldest unit when the session dropped a part of it."""
     recent: list[_Unit] = field(default_factory=list)
     waiting: set[str] = field(default_factory=set)
+    has_entries_closed: bool = False
     has_completed_closed: bool = False
     can_split: bool = True
 
@@ -391,6 +392,9 @@ class ContentAssembler:
     def _view_for(self, lens: Lens, base: Request) -> _View:
         """Past units up to the current one, each in the form it has now."""
         stream, invocation = self._stream, lens.invocation
+        start = self._current_start(invocation)
+        if lens.timeline == "invocation" and stream.first_of_invocation(invocation.invocation_id) < start:
+            raise _GoPlain  # earlier units have events of this invocation
         tools: object = base.tools if self._sanitize else None
         if self._sanitize and base.tools is not self._schemas_of:
             self._schemas, self._schemas_of = schemas_of(base.tools), base.tools
@@ -405,7 +409,6 @@ class ContentAssembler:
             tools,
         )
         view = self._view
-        start = self._current_start(invocation)
         if view is None or key != self._view_key or start < view.folded or not self._drop_oldest(view):
             view = self._view = _View(lens, self._first_position(lens.cutoff), stream.first)
             self._view_key = key
@@ -469,6 +472,7 @@ class ContentAssembler:
         )
         view.stats = view.stats.plus(ContextCompactionStats.of(lane.rewrites))
         view.closed.extend(lane)
+        view.has_entries_closed = view.has_entries_closed or bool(unit.entries)
         view.has_completed_closed = view.has_completed_closed or unit.is_completed
 
     def _unit_lane(self, view: _View, unit: _Unit) -> Lane:
@@ -513,7 +517,7 @@ class ContentAssembler:
                 n_kept -= 1
             if protected != unit.is_protected:
                 unit.is_protected, unit.lane = protected, None
-        if (n_skipped > 0 and view.marks) or (n_kept > 0 and view.has_completed_closed):
+        if (n_skipped > 0 and view.has_entries_closed) or (n_kept > 0 and view.has_completed_closed):
             # More is spared than was before: a unit that was closed has to come back.
             self._view = None
             raise _GoPlain
@@ -785,7 +789,8 @@ class ContentAssembler:
         closed, running = view.closed.rewrites, current.lane.rewrites
         parts = [(lane.rewrites, 0, len(lane.rewrites)) for lane in lanes]
         assembly.rewrite_parts = ((closed, mark.n_rewrites, len(closed)), *parts, (running, 0, len(running)))
-        covered = [*view.closed.covered, *(pair for lane in lanes for pair in lane.covered), *current.lane.covered]
+        closed_covered = [pair for pair in view.closed.covered if pair[0] >= mark.start]
+        covered = [*closed_covered, *(pair for lane in lanes for pair in lane.covered), *current.lane.covered]
         shift = assembly.shift = self._stream.shift
         first = self._stream.first
         assembly.covered_positions_included = tuple(

@@ -34,6 +34,7 @@ class EventStream:
     _session: Session | None = None
     _ids: dict[str, int] = field(default_factory=dict)
     _seen_keys: set[str] = field(default_factory=set)
+    _invocations: dict[str, int] = field(default_factory=dict)
     _waiting: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -80,6 +81,7 @@ class EventStream:
         self.events.append(event)
         if event.id:
             self._ids[event.id] = position
+        self._invocations.setdefault(event.invocation_id, position)
         key = unit_key(event.request_id, event.invocation_id)
         if not self.unit_keys or self.unit_keys[-1] != key:
             if key and key in self._seen_keys:
@@ -109,6 +111,10 @@ class EventStream:
     def has_unit(self, key: str) -> bool:
         """Some event belongs to this unit."""
         return key in self._seen_keys
+
+    def first_of_invocation(self, invocation_id: str) -> int:
+        """Position of the first event of an invocation; the end if it has none."""
+        return self._invocations.get(invocation_id, self.end)
 
     def unit_at(self, position: int) -> int:
         """Index of the unit that holds a position."""

@@ -177,10 +177,10 @@ def _find_paths(text: str) -> Iterator[Candidate]:
         while start > floor and text[start - 1] in _IN_PATH:
             start -= 1
         floor = match.end()
-        value = text[start:floor].rstrip(".-=~+%@")
+        value = text[start:floor].rstrip("/.-=~+%@")
         before = text[start - 1] if start else " "
         if len(value) <= MAX_CHARS and before != "<" and _is_path(value):
-            yield Candidate(value, PATH, start, start + len(value), value.casefold().rstrip("/"))
+            yield Candidate(value, PATH, start, start + len(value), value.casefold())
 
 
 def _is_path(value: str) -> bool:
@@ -287,19 +287,21 @@ _REST_OF_NAME = r"(?:[A-Za-z\u00c0-\u024f'’-]{1,30}|\.)"
 _NAME = re.compile(rf"[A-Z](?<!{LETTER}[A-Z]){_REST_OF_NAME}(?: [A-Z]{_REST_OF_NAME}){{1,7}}(?!{LETTER})")
 # Words that begin sentences with a capital letter.
 _NOT_IN_NAMES = frozenset([
-    "a", "additionally", "after", "all", "also", "am", "an", "and", "any", "april", "are", "as", "at", "august",
-    "based", "be", "before", "both", "but", "by", "can", "cannot", "could", "dear", "december", "did", "do",
-    "does", "don't", "each", "either", "else", "every", "february", "few", "first", "for", "friday", "from",
-    "good", "had", "has", "have", "he", "he's", "hello", "here", "hey", "hi", "how", "however", "i", "i'd",
-    "i'll", "i'm", "i've", "if", "in", "is", "it", "it's", "its", "january", "july", "june", "just", "last",
-    "let", "let's", "like", "march", "me", "monday", "more", "most", "mr", "mrs", "ms", "my", "next", "no",
-    "none", "nor", "not", "note", "november", "now", "october", "of", "on", "once", "one", "only", "or", "other",
-    "our", "out", "over", "per", "please", "regarding", "same", "saturday", "september", "she", "should", "since",
-    "so", "some", "step", "sunday", "sure", "than", "thank", "thanks", "that", "that's", "the", "their", "them",
-    "then", "there", "these", "they", "this", "those", "though", "thursday", "to", "total", "tuesday", "two",
-    "under", "unfortunately", "until", "up", "upon", "us", "very", "was", "we", "we'll", "we're", "wednesday",
-    "well", "were", "what", "what's", "when", "where", "which", "while", "who", "why", "will", "with", "would",
-    "yes", "yet", "you", "you're", "your",
+    "a", "additionally", "after", "all", "also", "am", "an", "and", "another", "any", "april", "are", "as", "at",
+    "august", "based", "be", "because", "before", "both", "but", "by", "can", "cannot", "could", "currently",
+    "dear", "december", "did", "do", "does", "don't", "during", "each", "either", "else", "every", "february",
+    "few", "finally", "first", "for", "friday", "from", "good", "great", "had", "has", "have", "he", "he's",
+    "hello", "here", "hey", "hi", "how", "however", "i", "i'd", "i'll", "i'm", "i've", "if", "in", "is", "it",
+    "it's", "its", "january", "july", "june", "just", "last", "later", "let", "let's", "like", "many", "march",
+    "maybe", "me", "meanwhile", "monday", "more", "most", "mr", "mrs", "ms", "much", "my", "next", "no", "none",
+    "nor", "not", "note", "november", "now", "october", "of", "ok", "okay", "on", "once", "one", "only", "or",
+    "other", "otherwise", "our", "out", "over", "per", "perhaps", "please", "regarding", "same", "saturday",
+    "september", "she", "should", "since", "so", "some", "sorry", "step", "such", "sunday", "sure", "than",
+    "thank", "thanks", "that", "that's", "the", "their", "them", "then", "there", "therefore", "these", "they",
+    "this", "those", "though", "thursday", "to", "today", "tomorrow", "tonight", "total", "tuesday", "two",
+    "under", "unfortunately", "until", "up", "upon", "us", "using", "very", "was", "we", "we'll", "we're",
+    "wednesday", "welcome", "well", "were", "what", "what's", "when", "where", "which", "while", "who", "why",
+    "will", "with", "within", "without", "would", "yes", "yesterday", "yet", "you", "you're", "your",
 ])  # fmt: skip
 _LIST_MARK = re.compile(r"[\s>*_#+•–-]*(?:\d+[.)]\s*)?[\s*_]*")
 

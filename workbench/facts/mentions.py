@@ -11,7 +11,16 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from workbench.facts.candidates import HANGUL, PARSED_KINDS, Candidate, candidates, hangul_stem, keys_mentioned
+from workbench.facts.candidates import (
+    CODE,
+    HANGUL,
+    IDENTIFIER,
+    PARSED_KINDS,
+    Candidate,
+    candidates,
+    hangul_stem,
+    keys_mentioned,
+)
 from workbench.facts.scripts import HANGUL_RUN, IS_LETTER, MIN_CJK_CHARS, ONE_TO_ONE, TERM_RUN, folded
 
 
@@ -40,6 +49,10 @@ class Mentions:
         return candidate.kind in PARSED_KINDS and candidate.key in self.keys
 
 
+# A line end in JSON text ends with a letter.
+_ESCAPES = frozenset(["\\n", "\\r", "\\t"])
+
+
 def contains(text: str, candidate: Candidate) -> bool:
     """True when `text` mentions the candidate, in this or an equal spelling (WB-RET-01a)."""
     return candidate in Mentions(text)
@@ -59,12 +72,21 @@ def _is_bounded(text: str, start: int, end: int, kind: str) -> bool:
     first, last = text[start], text[end - 1]
     if kind == HANGUL:  # particles follow without a space, so only the left side is a boundary
         return not HANGUL_RUN.match(before)
-    if (IS_LETTER.match(first) and IS_LETTER.match(before)) or (IS_LETTER.match(last) and IS_LETTER.match(after)):
+    if text[start - 2 : start] in _ESCAPES:
+        before = ""
+    if kind in {IDENTIFIER, CODE} and "_" in {before, after}:
+        return False
+    if (_is_letter(first) and _is_letter(before)) or (_is_letter(last) and _is_letter(after)):
         return False
     # 100 is neither in 1,100 nor in 100.5.
     if first.isdigit() and before in {".", ","} and text[start - 2 : start - 1].isdigit():
         return False
     return not (last.isdigit() and after in {".", ","} and text[end + 1 : end + 2].isdigit())
+
+
+def _is_letter(char: str) -> bool:
+    """A letter or digit of a script that needs spaces; the empty text is none."""
+    return char.isalnum() and bool(IS_LETTER.match(char))
 
 
 def argument_values(arguments: str) -> str:

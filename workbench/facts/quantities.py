@@ -48,15 +48,15 @@ DATE_FORMS = _forms(
     ),
     (
         "年년",
-        rf"(?P<y>\d(?<!{LETTER}\d)\d{{3}})\s?[年년]\s?(?P<m>\d{{1,2}})\s?[月월](?:\s?(?P<d>\d{{1,2}})\s?[日号號일])?",
+        rf"(?P<y>\d(?<!{LETTER}\d)\d{{3}}) ?[年년] ?(?P<m>\d{{1,2}}) ?[月월](?: ?(?P<d>\d{{1,2}}) ?[日号號일])?",
     ),
-    ("月월", rf"(?P<m>\d(?<!{LETTER}\d)\d?)\s?[月월]\s?(?P<d>\d{{1,2}})\s?[日号號일]"),
-    ("bcglnprtvy", rf"{_MONTH}\.?\s(?P<d>\d{{1,2}}){_DAY}(?:,?\s(?P<y>\d{{4}}){NO_MORE})?"),
+    ("月월", rf"(?P<m>\d(?<!{LETTER}\d)\d?) ?[月월] ?(?P<d>\d{{1,2}}) ?[日号號일]"),
+    ("bcglnprtvy", rf"{_MONTH}\.? (?P<d>\d{{1,2}}){_DAY}(?:,? (?P<y>\d{{4}}){NO_MORE})?"),
     (
         "bcglnprtvy",
-        rf"(?P<d>\d(?<!{LETTER}\d)\d?){_DAY}\s(?:of\s)?{_MONTH}(?![a-z])\.?(?:,?\s(?P<y>\d{{4}}){NO_MORE})?",
+        rf"(?P<d>\d(?<!{LETTER}\d)\d?){_DAY} (?:of )?{_MONTH}(?![a-z])\.?(?:,? (?P<y>\d{{4}}){NO_MORE})?",
     ),
-    ("bcglnprtvy", rf"{_MONTH}\.?,?\s(?P<y>(?:19|20)\d\d){NO_MORE}"),
+    ("bcglnprtvy", rf"{_MONTH}\.?,? (?P<y>(?:19|20)\d\d){NO_MORE}"),
     ("/", rf"(?P<a>\d(?<!{LETTER}\d)\d?)/(?P<b>\d{{1,2}})/(?P<y>\d{{4}}){NO_MORE}"),
 )
 
@@ -82,23 +82,23 @@ _MORNING = "上午|早上|凌晨|清晨|早晨|午前|朝|오전|아침|새벽"
 _NOON = "中午|正午|점심|낮"
 _MINUTES = (
     r"(?:(?::(?P<m>\d\d)(?!\d))"
-    r"|\s?[点點时時시](?![间間간長长])\s?(?:(?P<mm>\d{1,2})\s?[分분]?(?!\d)|(?P<half>[半반])|[整钟鐘])?)"
+    r"| ?[点點时時시](?![间間간長长]) ?(?:(?P<mm>\d{1,2}) ?[分분]?(?!\d)|(?P<half>[半반])|[整钟鐘])?)"
 )
+_AM_OR_PM = r"(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?"
 # A T may stand before the hour, as in 2024-05-20T15:30.
 _NO_LETTER_BUT_T = f"(?<!{LETTER.replace('W', 'WT', 1)}\\d)"
 TIME_FORMS = _forms(
-    ("点點时時시:", rf"(?P<pre>{_AFTERNOON}|{_MORNING}|{_NOON})の?\s?(?P<h>\d{{1,2}})(?!\d){_MINUTES}"),
+    ("点點时時시:", rf"(?P<pre>{_AFTERNOON}|{_MORNING}|{_NOON})の? ?(?P<h>\d{{1,2}})(?!\d){_MINUTES}"),
     (
         ":",
-        rf"(?P<h>\d{_NO_LETTER_BUT_T}\d?):(?P<m>\d\d)(?::(?P<s>\d\d)(?:\.\d+)?)?(?!\d)(?!:\d)"
-        r"(?:\s?(?P<ap>[AaPp])\.?[Mm]\b\.?)?",
+        rf"(?P<h>\d{_NO_LETTER_BUT_T}\d?):(?P<m>\d\d)(?::(?P<s>\d\d)(?:\.\d+)?)?(?!\d)(?!:\d){_AM_OR_PM}",
     ),
-    ("Mm", rf"(?P<h>\d(?<!{LETTER}\d)\d?)\s?(?P<ap>[AaPp])(?:\.[Mm]\.|[Mm]\b)"),
+    ("Mm", rf"(?P<h>\d(?<!{LETTER}\d)\d?) ?(?P<ap>[AaPp])(?:\.[Mm]\.|[Mm]\b)"),
     (
         "点點时時시",
-        rf"(?P<h>\d(?<!{LETTER}\d)\d?)\s?[点點时時시]\s?(?:(?P<mm>\d{{1,2}})\s?[分분]|(?P<half>[半반])|[整钟鐘])",
+        rf"(?P<h>\d(?<!{LETTER}\d)\d?) ?[点點时時시] ?(?:(?P<mm>\d{{1,2}}) ?[分분]|(?P<half>[半반])|[整钟鐘])",
     ),
-    ("時시", rf"(?P<h>\d(?<!{LETTER}\d)\d?)\s?[時시](?![间間간])"),
+    ("時시", rf"(?P<h>\d(?<!{LETTER}\d)\d?) ?[時시](?![间間간])"),
 )
 
 
@@ -153,10 +153,10 @@ _TIMES = rf"(?P<times>{_any_of(m for m in _MULTIPLIERS if m != '千')}|千(?!米
 # Saves a look at each of the spellings behind most numbers.
 _FIRST_OF_UNIT = "".join(sorted({text[0] for text in (*_UNITS, *_MULTIPLIERS)} | {u[0].upper() for u in _UNITS}))
 AMOUNT_FORMS = _forms(
-    ("$€£¥₩₹", rf"(?P<sign>[$€£¥₩₹])\s?(?P<n>{NUMBER_FORM})(?:\s?{_TIMES})?(?!\.?\d)"),
+    ("$€£¥₩₹", rf"(?P<sign>[$€£¥₩₹]) ?(?P<n>{NUMBER_FORM})(?: ?{_TIMES})?(?!\.?\d)"),
     (
         _FIRST_OF_UNIT,
-        rf"(?P<n>{NUMBER_FORM})(?=[ -]?[{_FIRST_OF_UNIT}])(?:\s?{_TIMES})?(?:[ -]?{_UNIT})?",
+        rf"(?P<n>{NUMBER_FORM})(?= ?[{_FIRST_OF_UNIT}])(?: ?{_TIMES})?(?: ?{_UNIT})?",
     ),
 )
 

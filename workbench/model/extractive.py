@@ -51,9 +51,9 @@ _MIN_PLAIN_WORDS = 4
 _CHARS_PER_WORD = 16
 _MAX_LEDGER_CHARS = 80
 
-# A point ends a sentence, but not after the number of a list's item or in e.g.
+# A point ends a sentence, but not after the number of a list's item, an initial or in e.g.
 _UNIT_END = re.compile(
-    r"[。！？!?\n.](?:(?<=\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\.\w\.)(?=\s)|(?<=\n)\n*|(?<=[。！？!?])[。！？!?]*[”」』)）]?)"
+    r"[。！？!?\n.](?:(?<=\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\.\w\.)(?<!\b[A-Z]\.)(?=\s)|(?<=\n)\n*|(?<=[。！？!?])[。！？!?]*[”」』)）]?)"
 )
 _COMMA = re.compile(r"[,，、;；](?!\d)")
 _CUE = re.compile(
@@ -98,18 +98,16 @@ class _Fact:
 class _Unit:
     """A sentence, or a part of a long one."""
 
-    start: int
-    end: int
     text: str
     block: int
     n_words: int
     value: float = 0.0
     """Worth apart from facts."""
-    facts: list[_Fact] = field(default_factory=list)
+    facts: dict[str, _Fact] = field(default_factory=dict)
 
     def rank(self, told: set[str]) -> float:
         """Worth per word, facts in `told` not counted."""
-        new = sum(fact.score for fact in self.facts if fact.key not in told)
+        new = sum(fact.score for key, fact in self.facts.items() if key not in told)
         return float((new + self.value) / (self.n_words + 1) ** _LENGTH_POWER)  # 1 for who said it
 
 
@@ -203,8 +201,8 @@ def _old_facts(summary: str) -> Iterator[Candidate]:
 
 # --- facts ----------------------------------------------------------------------------------------------------
 
-_Place = tuple[int, _Fact]
-"""Where a fact is said, and the fact; lists of them are in order of place."""
+_Place = tuple[int, int, _Fact]
+"""Start and end of where a fact is said, and the fact; lists of them are in order of place."""
 
 
 def _round_numbers(blocks: Iterable[Block]) -> list[int]:
@@ -252,7 +250,9 @@ def _facts_of(source: _Source) -> tuple[list[_Fact], list[_Place]]:
     rounds = _round_numbers(source.blocks)
 
     def fact_of(one: Candidate) -> _Fact:
-        return facts.setdefault(one.key, _Fact(one.value, one.kind, one.key, one.start, keys_mentioned(one)))
+        if (fact := facts.get(one.key)) is None:
+            fact = facts[one.key] = _Fact(one.value, one.kind, one.key, one.start, keys_mentioned(one))
+        return fact
 
     for one in source.ledger:
         fact_of(one).said(SUMMARY, 0)
@@ -260,7 +260,7 @@ def _facts_of(source: _Source) -> tuple[list[_Fact], list[_Place]]:
         for one in found:
             fact = fact_of(one)
             fact.said(block.role, round_number)
-            places.append((one.start, fact))
+            places.append((one.start, one.end, fact))
     last_round = max(rounds, default=0)
     for fact in facts.values():
         fact.score = (
@@ -284,7 +284,7 @@ def _ledger(facts: list[_Fact], max_words: int) -> list[_Fact]:
     for fact in ranked:
         if fact.key in told or not _fits_in_a_list(fact):
             continue
-        cost = words(f"{fact.value},") + (fact.kind not in kinds)
+        cost = words(f"{_listed(fact)},") + (fact.kind not in kinds)
         if cost <= max_words:
             max_words -= cost
             kinds.add(fact.kind)
@@ -319,10 +319,11 @@ def _units_of(source: _Source, places: list[_Place]) -> list[_Unit]:
     for number, block in enumerate(source.blocks):
         for start, end in _sentences(source.text, source.starts[number], source.ends[number]):
             text = source.text[start:end]
-            unit = _Unit(start, end, text, number, _weight(text))
+            unit = _Unit(text, number, _weight(text))
             while at < len(places) and places[at][0] < end:
-                if places[at][0] >= start:
-                    unit.facts.append(places[at][1])
+                fact_start, fact_end, fact = places[at]
+                if fact_start >= start and fact_end <= end:
+                    unit.facts[fact.key] = fact
                 at += 1
             has_cue = bool(_CUE.search(text))
             if unit.facts or has_cue or (block.role in _ROLE_VALUE and unit.n_words >= _MIN_PLAIN_WORDS):
@@ -372,10 +373,11 @@ def _chosen_units(source: _Source, units: list[_Unit], told: set[str], room: int
 
     A sentence's rank only falls while others are chosen, so one is looked at again only when it leads.
     """
-    heap = [(-unit.rank(told), i) for i, unit in enumerate(units)]
+    heap = [(-unit.rank(told), i) for i, unit in enumerate(units) if unit.n_words <= room]
     heapq.heapify(heap)
     chosen: list[int] = []
     labelled: set[int] = set()
+    texts: set[str] = set()
     while heap and room > 0:
         negative_rank, i = heapq.heappop(heap)
         unit = units[i]
@@ -384,11 +386,12 @@ def _chosen_units(source: _Source, units: list[_Unit], told: set[str], room: int
             heapq.heappush(heap, (-rank, i))
             continue
         has_label = bool(source.blocks[unit.block].label) and unit.block not in labelled
-        if unit.n_words + has_label <= room:
+        if unit.n_words + has_label <= room and unit.text not in texts:
             room -= unit.n_words + has_label
             labelled.add(unit.block)
+            texts.add(unit.text)
             chosen.append(i)
-            told.update(key for fact in unit.facts for key in fact.keys)
+            told.update(key for fact in unit.facts.values() for key in fact.keys)
     return [units[i] for i in sorted(chosen)]
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import lru_cache
-from typing import Protocol
 
 from workbench.call import CallContext
 from workbench.errors import ConfigError, ModelError
 from workbench.model.request_text import word_limit
 from workbench.model.types import ASSISTANT, Choice, Message, Request, Response
+from workbench.tokens import LineCounter
 
 DEFAULT_TOKENS = 200
 """When neither the model nor the request gives a size."""
@@ -24,15 +24,7 @@ _WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"
 _ENDINGS = ("", " a", " to", " one", ".", " .", "..", " ..", "a", "aa", "aaa", " a.", " to.", " a a", " a a.")
 
 
-class TextCounter(Protocol):
-    """Whatever counts the tokens of a text."""
-
-    def count_text(self, text: str) -> int:
-        """Tokens of one text."""
-        ...
-
-
-def text_of_size(n_tokens: int, counter: TextCounter) -> str:
+def text_of_size(n_tokens: int, counter: LineCounter) -> str:
     """Plain words that count exactly `n_tokens`; the same text for the same counter and number.
 
     Raises:
@@ -67,7 +59,7 @@ class SizedModel:
 
     context_window = 0
 
-    def __init__(self, n_tokens: int | None, counter: TextCounter, *, name: str = "sized") -> None:
+    def __init__(self, n_tokens: int | None, counter: LineCounter, *, name: str = "sized") -> None:
         if n_tokens is not None and (isinstance(n_tokens, bool) or n_tokens < 1):
             raise ConfigError.for_field("sized_tokens", n_tokens, "a whole number above 0, or none")
         self.name = name

@@ -199,14 +199,17 @@ DEFAULT_GENERATION = GenerationConfig()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One model call. Messages, tools and mappings are shared and must not be changed; use `replace`."""
+    """One model call. Messages, tools and mappings are shared and must not be changed; use `replace`.
+
+    Headers and extra fields may hold keys, so no `repr` shows them (SEC-08).
+    """
 
     messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     generation_config: GenerationConfig = DEFAULT_GENERATION
     structured_output: Mapping[str, Any] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    extra_fields: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    extra_fields: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def replace(self, **changes: Any) -> Request:
         """A copy with other fields."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, ContentPart, Message, ToolCall, Usage
 from workbench.recordings.chat import arguments_text, check_usage, compact_json, token_count
-from workbench.recordings.draft import Draft
+from workbench.recordings.draft import ROWS_MERGED, Draft
 from workbench.recordings.moments import moment_ns
 from workbench.recordings.problems import FaultyRecordError, kind_of, quoted
 from workbench.recordings.reading import Format, Reading, own_id
@@ -214,21 +214,20 @@ def _add_answer(
         return
     answer_id = f"{raw.get('id') or value['uuid']}/{value.get('requestId') or ''}"
     usage, split = _usage(raw.get("usage"))
-    billed_before = reading.log.billed_answers.get(answer_id, reading.path) != reading.path
-    reading.log.billed_answers.setdefault(answer_id, reading.path)
-    if billed_before:
-        usage = None
-        draft.lose("answers whose usage was counted in another file")
-    draft.add(
+    billed_before = reading.log.billed_answers.setdefault(answer_id, reading.path) != reading.path
+    is_new = draft.add(
         message,
         event_id=value["uuid"],
         answer_id=answer_id,
         model=raw["model"] if isinstance(raw.get("model"), str) else "",
-        usage=usage,
+        usage=None if billed_before else usage,
         finish_reason=raw["stop_reason"] if isinstance(raw.get("stop_reason"), str) else "",
-        extensions={"cache_creation": split} if split and usage else None,
+        extensions={"cache_creation": split} if split and not billed_before else None,
         **facts,
     )
+    if billed_before and is_new:
+        draft.lose("answers whose usage was counted in another file")
+        draft.lose(ROWS_MERGED)
 
 
 def _add_user_row(draft: Draft, raw: Mapping[str, Any], value: Mapping[str, Any], facts: dict[str, Any]) -> None:

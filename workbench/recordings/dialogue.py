@@ -124,6 +124,9 @@ def _roles(speakers: Sequence[Any], draft: Draft) -> Callable[[int], str]:
     if not named:
         draft.lose("roles assumed: the first turn is the user's, then turn about")
         return lambda place: ASSISTANT if place % 2 else USER
+    if len(named) < len(speakers):
+        place = next(place for place, name in enumerate(speakers, 1) if not isinstance(name, str))
+        raise FaultyRecordError(f"message {place} has no speaker", "the others have one")
     if all(name.lower() in _ROLE_NAMES for name in named):
         return lambda place: _ROLE_NAMES[str(speakers[place]).lower()]
     second = next((name for name in named if name != named[0]), None)

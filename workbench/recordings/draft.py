@@ -38,6 +38,7 @@ from workbench.recordings.types import (
 )
 from workbench.session.types import Event
 
+ROWS_MERGED = "rows merged"
 NO_TIME = "no event has a timestamp; synthetic clock used"
 _AUTHORS = {USER: HUMAN_AUTHOR, SYSTEM: SYSTEM_AUTHOR}
 OBSERVED_ACTION = "action"
@@ -102,8 +103,8 @@ class Draft:
         usage: Usage | None = None,
         finish_reason: str = "",
         extensions: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Add the next message.
+    ) -> bool:
+        """Add the next message; False when it became part of the answer before.
 
         Args:
             message: Any role; system messages at the start become the instruction.
@@ -116,18 +117,18 @@ class Draft:
         line = self._line if line is None else line
         if message.role == SYSTEM and not self._entries:
             self._instruction.append(message.content or "\n".join(part.text for part in message.content_parts))
-            return
+            return True
         last = self._entries[-1] if self._entries else None
         if message.role == ASSISTANT and answer_id and last and last.answer_id == answer_id:
             self._merge(last, message, usage=usage, line=line, finish_reason=finish_reason)
-            return
+            return False
         self._check_id(event_id, line)
         if message.role == TOOL:
             message = self._answering(message, line)
             if last is not None and last.role == TOOL:  # results of one round are one event (ASM-RUN-09)
                 last.messages.append(message)
                 last.time_ns = time_ns if time_ns is not None else last.time_ns
-                return
+                return True
         elif message.role == USER:
             self._ledger.close_round()
         self._entries.append(
@@ -138,6 +139,7 @@ class Draft:
         )  # fmt: skip
         if message.tool_calls:
             self._entries[-1].messages[0] = self._asking(message, line)
+        return True
 
     def add_observation(self, message: Message, *, action: str = "", **facts: Any) -> None:
         """Add a message of role user that isn't a person's but the result of the answer before.
@@ -239,7 +241,7 @@ class Draft:
         self.notes.report_to(reading)
         if assumed:
             reading.lose(NO_TIME)
-        reading.lose("rows merged", self._merged_rows)
+        reading.lose(ROWS_MERGED, self._merged_rows)
         for what, count in self._losses.items():
             reading.lose(what, count)
         return Conversation(

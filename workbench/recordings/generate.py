@@ -202,7 +202,7 @@ class _Writer:
             steps.append({"at": moment.isoformat(), "by": by, "state": state})
             moment += timedelta(minutes=1 + self._below(8))
         facts = {slot: getattr(case, slot) for slot in Case.__slots__}
-        note = self._prose(lexicon.staff_prose)
+        note = self._prose(lexicon.staff_prose, self._below(100))
         return json.dumps({"ok": True, **facts, "note": note, "steps": steps}, ensure_ascii=False)
 
     def _log(self, case: Case) -> str:
@@ -220,12 +220,14 @@ class _Writer:
     def _say(self, role: str, prose: Prose, patterns: Sequence[str], words: dict[str, str], gap: str) -> None:
         """One sentence with facts, and up to three of prose behind it."""
         sentences = [self._pick(patterns).format_map(words)]
-        sentences += [self._prose(prose) for _ in range(self._below(4))]
+        first = self._below(len(prose.beginnings))
+        sentences += [self._prose(prose, first + number) for number in range(self._below(4))]
         self._add(role, gap.join(sentences))
 
-    def _prose(self, prose: Prose) -> str:
-        beginning, middle, end = self._pick(prose.beginnings), self._pick(prose.middles), self._pick(prose.ends)
-        return f"{beginning}{prose.joint}{middle}{prose.tail}{end}"
+    def _prose(self, prose: Prose, number: int) -> str:
+        """A sentence with the beginning of that number, so that one message doesn't begin two alike."""
+        beginning = prose.beginnings[number % len(prose.beginnings)]
+        return f"{beginning}{prose.joint}{self._pick(prose.middles)}{prose.tail}{self._pick(prose.ends)}"
 
     def _add(self, role: str, content: str | None, **fields: Any) -> None:
         self._messages.append({"role": role, "content": content, **fields, "timestamp": self._now.isoformat()})

@@ -179,7 +179,11 @@ class Recordings(Sequence[Conversation]):
     def check_not_empty(self, where: str) -> None:
         """Raise `RecordingError` unless there is at least one conversation in `where`."""
         found = _Pass()
-        if next(self._walk(found), None) is not None:
+        first_two = list(islice(self._walk(found), 2))
+        if len(first_two) == 1:  # that was all: no need to read it again
+            found.count(first_two[0])
+            self._pass, self._kept = found, tuple(first_two)
+        if first_two:
             return
         problems = sorted(found.log.problems, key=lambda problem: problem.severity == "note")
         if problems:

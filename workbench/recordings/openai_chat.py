@@ -286,7 +286,7 @@ class _LooseMessages:
             session_id = own_id(row.value, *SESSION_KEYS)
         except FaultyRecordError as empty:
             session_id, fault = "", empty
-        if self._draft is not None and session_id != self._session_id:
+        if self._row is not None and (session_id != self._session_id or row.document != self._row.document):
             yield from self.close()
         if self._draft is None:
             self._draft = Draft(self._reading, line=row.line)

@@ -151,7 +151,7 @@ EN = Lexicon(
         I want to give the {goods} back, that is {id}, what do I get of the {amount}?
         Someone was to look at the {goods}, nobody came, the booking is under {id}.
         The display of the {goods} says {code}, the order is {id}, what does that mean?
-        I ordered a {goods} on {bought}, number {id}, and the receiver's name is wrong.
+        I ordered the {goods} on {bought}, number {id}, and the receiver's name is wrong.
         {id}, {goods}, one part missing out of the box, and {amount} isn't exactly cheap.
     """),
     questions=_lines("""

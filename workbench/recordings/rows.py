@@ -57,6 +57,8 @@ class Row:
     """The last line, and it stops in the middle."""
     n_bytes: int = 0
     bom: bool = False
+    document: int = 0
+    """Which of several documents in one file, from 1; 0 in a file of lines."""
     start: str = ""
     """How a broken line starts: enough to see what it was meant to be."""
 
@@ -96,6 +98,8 @@ class RowReader:
             raw, size = line
             if size > len(raw):  # over the limit: surely a line
                 return lines, False
+            if size > self._max_bytes and not raw.endswith(b"\n"):
+                return lines, True  # a long array, whose line goes on
             content = raw.removeprefix(BOM)
             if not _is_blank(content):
                 n_bytes += size
@@ -248,15 +252,20 @@ class _Document:
         """The records, whatever holds them; several documents in one file follow each other."""
         if self._bom:
             yield Row(1, bom=True)
+        number = 0
         while not self._lost and (opener := self._peek()):
+            number += 1
             if opener == "[":
                 self._at += 1
-                yield from self._elements()
+                rows = self._elements()
             elif opener == "{":
-                yield from self._object()
+                rows = self._object()
             else:
                 yield self._fault_row("Extra data")
                 return
+            for row in rows:
+                row.document = number
+                yield row
 
     # --- the window ------------------------------------------------------------------------------------
 
@@ -332,7 +341,7 @@ class _Document:
         members = self._members()
         first = list(islice(members, 2)) if self._starts_with_object() else []
         values = [row.value for row in first if row.fault is None]
-        wraps = len(first) == 1 and first[0].key in _WRAPPER_KEYS
+        wraps = bool(first) and first[0].key in _WRAPPER_KEYS
         if values and not wraps and all(self._is_record(value) for value in values):
             self._keep_from = None
             yield from first

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from workbench.report.markup import Markup, element, joined
 from workbench.report.overview import Overview, overview, sentence
-from workbench.report.page import overview_table
+from workbench.report.tables import overview_table
 
 if TYPE_CHECKING:
     from workbench.report.frames import RunLike, Runs

@@ -174,10 +174,10 @@ def _overflows(run: RunLike) -> bool:
     return bool(run.facts.get("overflow_calls"))
 
 
-def _rank(run: RunLike) -> tuple[bool, bool, float, bool]:
+def _rank(run: RunLike) -> tuple[int, bool, float, bool]:
     net = net_tokens(run)
     # Equal figures: the baseline stands first, because it is the simpler thing to run.
-    return _overflows(run), net is None, net or 0.0, not is_baseline(run)
+    return run.facts.get("overflow_calls") or 0, net is None, net or 0.0, not is_baseline(run)
 
 
 def _best(ordered: list[RunLike]) -> RunLike | None:

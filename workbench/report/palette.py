@@ -69,8 +69,8 @@ DARK = Theme(
     history="#6a9bd1",
     tool_results="#7fc4cc",
     summary="#eba834",
-    current="#77828e",
-    overhead="#3b444e",
+    current="#b3bcc5",
+    overhead="#6d7883",
     new_text="#56616d",
     firing="#ff7a5c",
     compaction="#c18ad6",
@@ -88,15 +88,14 @@ _DARK_FOR_LIGHT = {
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
-# Words on a light area; the same in both themes, since the dark theme's areas are light too.
+# Words inside an area: dark in both themes, but on the history, whose light colour is a dark one, as the page.
 WORDS_ON_AREA = "#101418"
+_DARK_AREAS = frozenset({"history"})
 
 
-def words_on(colour: str, theme: Theme) -> str:
-    """The colour of words inside an area: dark, or the page's own where the area is dark itself."""
-    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-    luminance = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
-    return theme.page if luminance < 0.2 else WORDS_ON_AREA
+def words_on(area: str, theme: Theme) -> str:
+    """The colour of words inside the area with this name."""
+    return theme.page if area in _DARK_AREAS else WORDS_ON_AREA
 
 
 def in_dark(svg: str) -> str:

@@ -10,7 +10,7 @@ import base64
 
 from workbench.report.palette import DARK, LIGHT, Theme
 
-_VARIABLES = ("page", "ink", "muted", "grid", "firing", "good_row", "history", "overhead")
+_VARIABLES = ("page", "ink", "muted", "grid", "firing", "good_row", "history", "current")
 
 
 def _colours(theme: Theme) -> str:
@@ -69,7 +69,7 @@ tr.recommended{{background:var(--good-row)}}
 tr.recommended .name{{font-weight:600}}
 tr.overflow td:nth-child(2){{color:var(--firing)}}
 .difference{{color:var(--muted);margin-left:6px}}
-.tag{{display:inline-block;font-size:12px;line-height:1;color:var(--muted);border:1px solid var(--overhead);
+.tag{{display:inline-block;font-size:12px;line-height:1;color:var(--muted);border:1px solid var(--current);
   border-radius:10px;padding:3px 8px;margin-left:8px;white-space:nowrap}}
 figure{{margin:14px 0 26px}}
 figure img{{max-width:100%;height:auto}}

@@ -169,7 +169,7 @@ def _draw(axes: Axes, grid: FiringGrid, palette: Theme) -> AxesImage:
     reached = np.arange(width)[None, :] < np.array(grid.calls)[:, None]
     unmeasured = np.where(reached & ~np.isfinite(grid.fullness), 1.0, np.nan)
     axes.imshow(
-        unmeasured, cmap=ListedColormap([palette.overhead]), norm=BoundaryNorm([0, 2], 1), extent=extent,
+        unmeasured, cmap=ListedColormap([palette.grid]), norm=BoundaryNorm([0, 2], 1), extent=extent,
         aspect="auto", interpolation="none",
     )  # fmt: skip
     image = axes.imshow(

@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -21,6 +21,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
+from matplotlib.patches import StepPatch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import offset_copy
 
@@ -251,6 +252,14 @@ def marks(
         color=theme.page if hollow else theme.firing,
         markeredgecolor=theme.firing if hollow else theme.page,
     )  # fmt: skip
+
+
+def steps(axes: Axes, values: Floats, edges: Floats, *, baseline: Floats | None = None, **look: Any) -> StepPatch:
+    """A step per value, filled down to the baseline if there is one; the limits of the axes are the caller's."""
+    # matplotlib's types know only a number as the baseline.
+    shape: dict[str, Any] = {"baseline": baseline, "fill": baseline is not None}
+    drawn = StepPatch(values, edges, **shape, **look)
+    return cast("StepPatch", axes.add_artist(drawn))
 
 
 def bars(

@@ -29,6 +29,7 @@ from workbench.report.plots.style import (
     marks,
     new_figure,
     panel_title,
+    steps,
     text_size_inches,
     token_axis,
 )
@@ -111,7 +112,7 @@ def tokens_per_call(runs: Runs | RunLike, conversation: str | None = None, *, th
             colour = getattr(palette, layer.part.colour)
             cells[layer.panel].text(
                 x, y, layer.part.label,
-                size=_LABEL_SIZE, weight="bold", color=words_on(colour, palette), ha="center", va="center",
+                size=_LABEL_SIZE, weight="bold", color=words_on(layer.part.colour, palette), ha="center", va="center",
                 bbox={"facecolor": colour, "edgecolor": "none", "pad": 1.0} if layer.part.hatch else None,
             )  # fmt: skip
         return finished(figure)
@@ -217,8 +218,8 @@ def _draw_panel(axes: Axes, panel: Panel, layers: list[_Layer], palette: Theme, 
     edges = np.append(calls - 0.5, calls[-1] + 0.5) if len(calls) else np.array([-0.5, 0.5])
     for layer in layers:
         colour = getattr(palette, layer.part.colour)
-        axes.stairs(
-            layer.top, edges, baseline=layer.bottom, fill=True, facecolor=colour, linewidth=0,
+        steps(
+            axes, layer.top, edges, baseline=layer.bottom, facecolor=colour, linewidth=0,
             hatch=layer.part.hatch or None, edgecolor=palette.page, label=layer.part.label,
         )  # fmt: skip
     prompts = floats(panel.calls, "prompt_tokens")

@@ -30,6 +30,7 @@ from workbench.report.plots.style import (
     marks,
     new_figure,
     panel_title,
+    steps,
     text_size_inches,
     tick,
     token_axis,
@@ -195,13 +196,13 @@ def _amount(value: float, unit: str) -> str:
 
 def _draw(axes: Axes, track: Track, palette: Theme, *, titled: bool) -> None:
     edges = np.append(track.x, track.x[-1] + 1)
-    axes.stairs(track.value, edges, baseline=None, color=palette.history, linewidth=1.8, label="value")
+    steps(axes, track.value, edges, edgecolor=palette.history, linewidth=1.8, label="value")
     known = np.nan_to_num(track.threshold)
     dashes: dict[str, Any] = {"color": palette.ink, "linewidth": 1.2, "linestyle": (0, (4, 2.5)), "label": "threshold"}
     if np.ptp(known) == 0:
         axes.axhline(known[0], **dashes)
     else:
-        axes.stairs(known, edges, baseline=None, **dashes)
+        steps(axes, known, edges, **dashes)
     marks(axes, track.x[track.fired].tolist(), track.value[track.fired].tolist(), palette)
     highest = max(float(track.value.max()), float(known.max()), 1.0)
     axes.set_ylim(0, max(axes.get_ylim()[1], highest * 1.12))

@@ -1,0 +1,230 @@
+"""The table, the recommendation and the sentences, from facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.report.fakes import FakeRun, fake_run, fake_runs
+from workbench.report.labels import UNKNOWN, number, percent
+from workbench.report.overview import (
+    CACHED_PRICE,
+    billing_counter,
+    engine_counter,
+    is_baseline,
+    net_tokens,
+    overview,
+    sentence,
+    summary_source,
+    window_of,
+)
+
+RUNS = fake_runs()
+
+
+def with_facts(run: FakeRun, **facts: object) -> FakeRun:
+    return replace(run, facts={**run.facts, **facts})
+
+
+def pair(**facts_of_candidate: object) -> dict[str, FakeRun]:
+    """The baseline with 1,000 net tokens, and a candidate."""
+    plain = {
+        "prompt_tokens": 10_000,
+        "prefix_tokens": 10_000,
+        "summary_tokens": 0,
+        "overflow_calls": 0,
+        "peak_prompt_tokens": 900,
+    }
+    candidate = with_facts(RUNS["1.3 chars/token · user"], **plain)
+    return {
+        "no summary": with_facts(RUNS["no summary"], **plain),
+        candidate.name: with_facts(candidate, **facts_of_candidate),
+    }
+
+
+def test_net_tokens_count_the_reused_prefix_at_a_tenth_and_the_summary_calls_in_full():
+    run = with_facts(RUNS["today"], prompt_tokens=1_000, prefix_tokens=600, summary_tokens=50)
+    assert net_tokens(run) == pytest.approx(1_000 - (1 - CACHED_PRICE) * 600 + 50)
+
+
+def test_net_tokens_are_unknown_when_a_part_is_unknown():
+    """WB-CLI-03: null is no zero."""
+    assert net_tokens(with_facts(RUNS["today"], prefix_tokens=None)) is None
+    assert net_tokens(with_facts(RUNS["today"], summary_tokens=None)) is None
+    assert net_tokens(with_facts(RUNS["no summary"], summary_tokens=None)) is not None
+
+
+def test_conversations_of_one_call_have_nothing_to_reuse():
+    run = with_facts(RUNS["no summary"], prefix_tokens=None, calls=7, conversations=7, prompt_tokens=500)
+    assert net_tokens(run) == 500
+
+
+def test_the_cheapest_configuration_without_overflow_is_recommended():
+    """WB-UI-04, WB-TUNE-06."""
+    view = overview(RUNS)
+    fitting = [run for run in RUNS.values() if run.facts["overflow_calls"] == 0]
+    assert view.recommended == min(fitting, key=lambda run: net_tokens(run) or 0).name
+    assert next(row.name for row in view.rows) == view.recommended
+    assert view.rows[-1].name == "no summary", "what overflows stands last, however cheap it is"
+    assert view.heading.startswith(f"Take “{view.recommended}”")
+    assert "no overflow" in view.heading
+
+
+def test_the_heading_holds_the_computed_savings():
+    view = overview(RUNS)
+    best, today, none = (net_tokens(RUNS[name]) or 0 for name in (view.recommended, "today", "no summary"))
+    assert f"{percent(1 - best / today)} fewer net tokens than today" in view.heading
+    assert f"{percent(1 - best / none)} fewer than without summaries" in view.heading
+
+
+def test_the_tags_name_recommendation_baseline_and_today():
+    tags = {row.name: row.tags for row in overview(RUNS).rows}
+    assert tags["no summary"] == ("baseline",)
+    assert "today" in tags["today"]
+    assert [name for name, found in tags.items() if "recommended" in found] == [overview(RUNS).recommended]
+
+
+def test_the_caller_can_say_which_configuration_is_in_production():
+    view = overview(RUNS, today="1.3 chars/token · system")
+    assert view.today == "1.3 chars/token · system"
+
+
+def test_the_baseline_wins_plainly_when_summaries_cost_more():
+    """WB-TUNE-06."""
+    view = overview(pair(prompt_tokens=5_000, prefix_tokens=1_000))
+    assert view.recommended == "no summary"
+    assert view.heading.startswith("Do without summaries: “no summary” needs the fewest net tokens")
+
+
+def test_smaller_prompts_that_cost_more_are_called_that():
+    """WB-TUNE-06."""
+    runs = pair(prompt_tokens=5_000, prefix_tokens=1_000)
+    words = sentence(runs["1.3 chars/token · user"], runs["no summary"])
+    assert "smaller prompts, but ×4" in words or "smaller prompts, but 310 % more net tokens" in words
+
+
+def test_equal_configurations_make_no_difference_and_the_baseline_is_kept():
+    view = overview(pair())
+    assert view.heading == "It makes no difference: all 2 configurations need 1,000 net tokens"
+    assert view.recommended == "no summary"
+
+
+def test_today_is_kept_when_nothing_is_better():
+    runs = pair(prompt_tokens=1_000, prefix_tokens=0, summary_tokens=0)
+    runs["no summary"] = with_facts(runs["no summary"], prefix_tokens=0)
+    view = overview(runs, today="1.3 chars/token · user")
+    assert view.heading.startswith("Keep “1.3 chars/token · user”: it needs the fewest net tokens")
+
+
+def test_nothing_is_recommended_when_everything_overflows():
+    runs = pair(overflow_calls=3)
+    runs["no summary"] = with_facts(runs["no summary"], overflow_calls=9)
+    view = overview(runs)
+    assert view.recommended is None
+    assert view.heading.startswith(
+        "No configuration fits the window of 16k: “1.3 chars/token · user” comes closest, 3 of"
+    )
+
+
+def test_an_unknown_window_is_said_in_the_rule():
+    view = overview(fake_runs((5, 4), None))
+    assert "the context window is unknown, so overflow isn't checked" in view.rule
+    overflow = [column.title for column in view.columns].index("overflow")
+    assert {row.cells[overflow].text for row in view.rows} == {UNKNOWN}
+    assert all(row.cells[overflow].note for row in view.rows), "a dash has a reason"
+
+
+def test_one_run_alone_is_compared_with_nothing():
+    view = overview({"today": RUNS["today"]})
+    assert view.recommended is None
+    assert view.heading.endswith("nothing to compare it with")
+    assert any("baseline" in remark for remark in view.remarks)
+
+
+def test_recordings_without_calls_measure_nothing():
+    empty = fake_run("no summary", {"客服-01": 0})
+    assert overview({"no summary": empty}).heading == "No model call in these recordings: nothing to measure"
+    assert sentence(empty, None) == "“no summary” made no model call."
+
+
+def test_it_is_said_when_the_summary_calls_decide():
+    runs = pair(prompt_tokens=2_000, prefix_tokens=2_000, summary_tokens=10_000)
+    assert overview(runs).recommended == "no summary"
+    assert any("without them “1.3 chars/token · user” would come first" in remark for remark in overview(runs).remarks)
+
+
+def test_runs_over_different_data_are_not_compared_silently():
+    runs = pair(data_hash="another", prompt_tokens=100, prefix_tokens=0)
+    assert any("different data" in remark for remark in overview(runs).remarks)
+
+
+def test_differences_are_against_the_baseline_and_carry_signs():
+    """WB-TUNE-06."""
+    view = overview(RUNS)
+    net = [column.title for column in view.columns].index("net tokens")
+    cells = {row.name: row.cells[net] for row in view.rows}
+    assert cells["no summary"].difference == ""
+    assert cells["today"].difference.startswith("\N{MINUS SIGN}")
+    assert "Differences are against “no summary”" in view.rule
+
+
+def test_only_what_overflows_needs_action():
+    rows = {row.name: [cell for cell in row.cells if cell.needs_action] for row in overview(RUNS).rows}
+    assert [cell.text for cell in rows["no summary"]] == [
+        number(RUNS["no summary"].facts["peak_prompt_tokens"]),
+        number(RUNS["no summary"].facts["overflow_calls"]),
+    ]
+    assert not any(found for name, found in rows.items() if name != "no summary")
+
+
+def test_columns_that_no_run_knows_are_left_out():
+    titles = [column.title for column in overview(RUNS).columns]
+    assert "facts kept" not in titles
+    known = {name: with_facts(run, needed_fact_recall=0.98) for name, run in RUNS.items()}
+    assert "facts kept" in [column.title for column in overview(known).columns]
+
+
+def test_a_sentence_says_what_a_configuration_did():
+    run, baseline = RUNS["today"], RUNS["no summary"]
+    words = sentence(run, baseline)
+    assert words.startswith(f"“today” wrote {run.facts['summaries']} summaries, one in")
+    assert f"{number(baseline.facts['prompt_tokens'])} → {number(run.facts['prompt_tokens'])}" in words
+    assert f"{baseline.facts['overflow_calls']} of {baseline.facts['calls']} calls overflow" in sentence(
+        baseline, baseline
+    )
+
+
+def test_a_trigger_that_never_fires_is_called_that():
+    run = with_facts(RUNS["today"], firings=0, summaries=0, checks=40)
+    assert sentence(run, None).startswith("“today” never fired in 40 checks")
+
+
+def test_firings_without_a_summary_are_told_apart():
+    assert "fired 5 times but wrote no summary" in sentence(with_facts(RUNS["today"], firings=5, summaries=0), None)
+    assert "(5 firings)" in sentence(with_facts(RUNS["today"], firings=5, summaries=4), None)
+
+
+def test_the_baseline_is_the_run_without_summaries_and_compaction():
+    assert is_baseline(RUNS["no summary"])
+    assert not is_baseline(RUNS["today"])
+    compacting = replace(RUNS["no summary"], config={"summarizer": None, "compaction": {"enabled": True}})
+    assert not is_baseline(compacting)
+    assert not is_baseline(replace(RUNS["no summary"], config=None)), "an unknown configuration is no baseline"
+
+
+def test_provenance_names_profile_source_and_both_counters():
+    """WB-RPL-06: engine and billing counter are always shown apart."""
+    line = overview(RUNS).provenance
+    for part in (
+        "7 conversations",
+        "229 calls",
+        "profile SEED",
+        "summaries: extractive",
+        "billing counter: o200k_base",
+    ):
+        assert part in line
+    assert engine_counter(RUNS["today"]) == "4.0 characters per token"
+    assert billing_counter(RUNS["today"]) == "o200k_base"
+    assert summary_source(RUNS["no summary"]) is None
+    assert window_of(RUNS["today"]) == 16_000

@@ -1,0 +1,428 @@
+"""Figures: what they draw is what the rows say, and it can be read."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from itertools import combinations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.patches import StepPatch
+from matplotlib.text import Text
+
+from tests.report.fakes import THRESHOLD, WINDOW, FakeRun, fake_run, fake_runs
+from workbench.errors import ConfigError
+from workbench.replay.trace import BREAK_CAUSES
+from workbench.report import firing_map, prefix_reuse, tokens_per_call, trigger_value
+from workbench.report.fonts import drawable
+from workbench.report.labels import number
+from workbench.report.palette import LIGHT
+from workbench.report.plots.firing import MAX_ROWS, firing_grid
+from workbench.report.plots.prefix import _look
+
+RUNS = fake_runs()
+TODAY, NONE, USER = RUNS["today"], RUNS["no summary"], RUNS["1.3 chars/token · user"]
+LONGEST = "客服-01"
+PARTS = {
+    "system and schemas": ("system_tokens", "schema_tokens"),
+    "summary": ("summary_tokens",),
+    "history": ("history_tokens",),
+    "tool results": ("tool_result_tokens",),
+    "current message": ("current_tokens",),
+    "overhead": ("overhead_tokens",),
+}
+
+
+def changed(run: FakeRun, table: str, change) -> FakeRun:
+    """A copy of a run with `change(row)` applied to the rows of one table."""
+    rows = [{**row, **change(row)} for row in run.tables[table]]
+    return replace(run, tables={**run.tables, table: rows})
+
+
+def column(run: FakeRun, table: str, name: str, conversation: str = LONGEST) -> list:
+    return [row[name] for row in run.rows(table, conversation)]
+
+
+def steps_of(axes, label: str) -> StepPatch:
+    return next(patch for patch in axes.patches if isinstance(patch, StepPatch) and patch.get_label() == label)
+
+
+def marks_of(axes) -> list[tuple[float, float]]:
+    return [point for line in axes.lines if line.get_marker() == "v" for point in map(tuple, line.get_xydata())]
+
+
+def visible_texts(figure) -> list[Text]:
+    """Everything written in a figure that is seen."""
+    hidden = [axes for axes in figure.axes if not axes.get_visible()]
+    inside = {id(text) for axes in hidden for text in axes.findobj(Text)}
+    return [
+        text
+        for text in figure.findobj(Text)
+        if text.get_visible() and text.get_text().strip() and id(text) not in inside
+    ]
+
+
+def boxes(figure) -> list[tuple[str, object]]:
+    """Place of every text on the canvas, in dots; tick labels outside the axes' limits aren't drawn."""
+    FigureCanvasAgg(figure).draw()
+    shown = []
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in axis.get_major_ticks():
+                if not low <= tick.get_loc() <= high:
+                    tick.label1.set_visible(False)
+                    tick.label2.set_visible(False)
+                if not axis.get_tick_params().get("labelbottom", True) and axis is axes.xaxis:
+                    tick.label1.set_visible(False)
+    for text in visible_texts(figure):
+        shown.append((text.get_text(), text.get_window_extent()))
+    return shown
+
+
+# --- tokens per call --------------------------------------------------------------------------------------
+
+
+def test_each_part_is_as_high_as_its_columns():
+    """WB-UI-02, WB-RPL-03."""
+    figure = tokens_per_call(RUNS)
+    for axes, run in zip(figure.axes, RUNS.values(), strict=True):
+        for label, columns in PARTS.items():
+            rows = np.sum([column(run, "calls", name) for name in columns], axis=0)
+            if not rows.any():
+                continue
+            top, _, bottom = steps_of(axes, label).get_data()
+            assert np.array_equal(top - bottom, rows), label
+        top, edges, _ = steps_of(axes, "overhead").get_data()
+        assert np.array_equal(top, column(run, "calls", "prompt_tokens"))
+        assert np.array_equal(edges, np.arange(len(top) + 1) - 0.5)
+
+
+def test_all_panels_share_their_axes():
+    figure = tokens_per_call(RUNS)
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+
+
+def test_a_mark_stands_on_the_last_call_before_each_written_summary():
+    figure = tokens_per_call(TODAY)
+    prompts = column(TODAY, "calls", "prompt_tokens")
+    expected = [(call - 1, prompts[call - 1]) for call in column(TODAY, "summaries", "call")]
+    assert marks_of(figure.axes[0]) == expected
+
+
+def test_failed_summaries_are_marked_hollow():
+    failed = changed(TODAY, "summaries", lambda row: {"status": "failed"})
+    figure = tokens_per_call(failed)
+    assert marks_of(figure.axes[0])
+    assert "▽ summary failed" in figure.texts[1].get_text()
+    assert "▼ summary written" not in figure.texts[1].get_text()
+
+
+def test_the_title_says_who_exceeds_the_window_and_from_which_call():
+    prompts = column(NONE, "calls", "prompt_tokens")
+    first = next(index for index, tokens in enumerate(prompts) if tokens > WINDOW)
+    lowest = min(RUNS.values(), key=lambda run: max(column(run, "calls", "prompt_tokens")))
+    assert tokens_per_call(RUNS).finding == (
+        f"“no summary” exceeds the window of 16k from call {first} on; "
+        f"“{lowest.name}” peaks at {number(max(column(lowest, 'calls', 'prompt_tokens')))}"
+    )
+
+
+def test_without_a_window_the_title_compares_the_peaks():
+    runs = fake_runs(window=None)
+    peaks = [max(column(run, "calls", "prompt_tokens")) for run in runs.values()]
+    assert f"{max(peaks) / min(peaks):.1f} times as much" in tokens_per_call(runs).finding
+
+
+def test_the_title_says_plainly_when_nothing_differs():
+    assert tokens_per_call(fake_runs((2,))).finding.startswith("No configuration changes the peak: all 4 reach")
+
+
+def test_the_window_is_a_line_when_it_is_near_and_a_word_when_it_is_far():
+    def lines_at(figure, height: float) -> int:
+        return sum(list(line.get_ydata()) == [height, height] for axes in figure.axes for line in axes.lines)
+
+    assert lines_at(tokens_per_call(RUNS), WINDOW) == len(RUNS)
+    far = tokens_per_call(fake_runs((5, 3), 128_000))
+    assert lines_at(far, 128_000) == 0
+    assert "window 128k, above this scale" in far.texts[1].get_text()
+
+
+def test_the_source_line_names_recording_calls_profile_and_counter():
+    """WB-RPL-06."""
+    source = tokens_per_call(RUNS).texts[1].get_text()
+    assert source == "客服-01 · 60 calls · ▼ summary written · profile SEED · tokens counted with o200k_base"
+
+
+def test_the_conversation_with_the_most_calls_is_shown_unless_another_is_named():
+    assert tokens_per_call(RUNS).texts[1].get_text().startswith(LONGEST)
+    assert tokens_per_call(RUNS, "客服-03").texts[1].get_text().startswith("客服-03 · 47 calls")
+    with pytest.raises(ConfigError, match="客服-99") as caught:
+        tokens_per_call(RUNS, "客服-99")
+    assert caught.value.hint.startswith("did you mean 客服-0")
+
+
+# --- trigger values ---------------------------------------------------------------------------------------
+
+
+def test_the_line_holds_the_values_of_the_checks():
+    """WB-UI-02, WB-RPL-04."""
+    axes = trigger_value(TODAY).axes[0]
+    values, edges, _ = steps_of(axes, "value").get_data()
+    assert np.array_equal(values, column(TODAY, "checks", "value"))
+    assert np.array_equal(edges[:-1], [call - 1 for call in column(TODAY, "checks", "call")])
+
+
+def test_a_firing_stands_at_the_value_that_crossed():
+    axes = trigger_value(TODAY).axes[0]
+    fired = [(row["call"] - 1, row["value"]) for row in TODAY.rows("checks", LONGEST) if row["fired"]]
+    assert marks_of(axes) == fired
+    assert all(value > THRESHOLD for _, value in fired)
+    assert [THRESHOLD, THRESHOLD] in [list(line.get_ydata()) for line in axes.lines]
+
+
+def test_the_title_holds_rhythm_and_overshoot():
+    fired = [row for row in TODAY.rows("checks", LONGEST) if row["fired"]]
+    overshoot = max(row["value"] - row["threshold"] for row in fired)
+    assert f"overshoots by up to {number(overshoot)} tokens" in trigger_value(TODAY).finding
+    assert trigger_value(TODAY).finding.startswith("The trigger fires about every 18 calls")
+
+
+def test_configurations_with_one_rhythm_are_named_together():
+    finding = trigger_value(RUNS).finding
+    assert "“1.3 chars/token · system” and “1.3 chars/token · user” fire about every 6 calls" in finding
+
+
+def test_a_silent_trigger_says_how_near_it_came():
+    quiet = changed(TODAY, "checks", lambda row: {"fired": False, "threshold": 10 * THRESHOLD})
+    nearest = max(column(quiet, "checks", "value")) / (10 * THRESHOLD)
+    assert f"never fires (at most {nearest:.0%}".replace("%", " %") in trigger_value(quiet).finding
+    assert trigger_value(NONE).finding == "No trigger check: nothing here could fire"
+
+
+def test_each_unit_has_its_own_axis_and_time_is_shown_in_seconds():
+    """WB-UI-02."""
+
+    def mixed(row):
+        kind = row["check"] % 3
+        return (
+            {},
+            {"unit": "events", "value": row["check"] * 2.0, "threshold": 40.0},
+            {"unit": "milliseconds", "value": row["check"] * 5_000.0, "threshold": 300_000.0},
+        )[kind]
+
+    figure = trigger_value(changed(TODAY, "checks", mixed))
+    assert [axes.get_ylabel() for axes in figure.axes] == ["tokens", "events", "seconds"]
+    labels = [text.get_text() for text in figure.axes[2].get_yticklabels()]
+    assert labels[:2] == ["0", "100"]
+
+
+def test_checks_without_a_measured_value_are_left_out():
+    forced = changed(TODAY, "checks", lambda row: {"value": None, "threshold": None, "name": "force"})
+    figure = trigger_value({"forced": forced, "today": TODAY})
+    assert len(figure.axes) == 1
+    assert "no measured check in “today”" in trigger_value({"a": forced, "b": USER}).texts[1].get_text()
+
+
+def test_several_checks_between_two_calls_stand_side_by_side():
+    doubled = changed(TODAY, "checks", lambda row: {"call": row["check"] // 2 + 1})
+    _, edges, _ = steps_of(trigger_value(doubled).axes[0], "value").get_data()
+    assert list(edges[:4]) == [0.0, 0.5, 1.0, 1.5]
+
+
+# --- prefix reuse -----------------------------------------------------------------------------------------
+
+
+def heights(axes) -> list[dict[int, float]]:
+    """Height per call of each kind of bar, from the bottom up."""
+    found = []
+    for bars in axes.collections:
+        assert isinstance(bars, PolyCollection)
+        spans = [(path.vertices[:4, 0].mean(), np.ptp(path.vertices[:4, 1])) for path in bars.get_paths()]
+        found.append({round(float(x)): float(height) for x, height in spans})
+    return found
+
+
+def test_reused_lost_and_new_add_up_to_the_prompt():
+    """WB-UI-02, WB-CACHE-03."""
+    reused, *lost, fresh = heights(prefix_reuse(USER).axes[0])
+    causes = {row["break_cause"] for row in USER.rows("calls", LONGEST)} - {None, "first_call"}
+    assert len(lost) == len(causes)
+    for row in USER.rows("calls", LONGEST):
+        call = row["call"]
+        assert reused.get(call, 0) == pytest.approx(row["prefix_tokens"] or 0)
+        assert sum(part.get(call, 0) for part in lost) == pytest.approx(row["lost_tokens"])
+        total = reused.get(call, 0) + sum(part.get(call, 0) for part in lost) + fresh.get(call, 0)
+        assert total == pytest.approx(row["prompt_tokens"])
+
+
+def test_the_title_holds_the_lost_tokens_and_their_main_cause():
+    rows = USER.rows("calls", LONGEST)
+    total = sum(row["lost_tokens"] for row in rows)
+    updated = [row["lost_tokens"] for row in rows if row["break_cause"] == "summary_updated_user"]
+    assert prefix_reuse(USER).finding == (
+        f"“{USER.name}” loses {number(total)} cached tokens, {100 * sum(updated) / total:.0f} % of them where "
+        f"{BREAK_CAUSES['summary_updated_user']} ({len(updated)} times)"
+    )
+
+
+def test_the_legend_counts_calls_and_tokens_by_cause():
+    labels = [text.get_text() for text in prefix_reuse(USER).legends[0].get_texts()]
+    assert labels[0] == "reused prefix"
+    assert labels[-1] == "new text"
+    assert any(label.startswith("lost: a new summary changed the user block (8 calls, ") for label in labels)
+
+
+def test_the_source_line_says_which_of_the_two_shares_it_is():
+    """WB-CACHE-01a."""
+    rows = [row for row in USER.rows("calls", LONGEST) if row["prefix_tokens"] is not None]
+    reuse = sum(row["prefix_tokens"] for row in rows) / sum(row["reusable_tokens"] for row in rows)
+    assert f"prefix reuse {reuse:.2f} (reused / reusable tokens)" in prefix_reuse(USER).texts[1].get_text()
+
+
+def test_a_prefix_that_never_breaks_is_called_that():
+    assert prefix_reuse(NONE).finding == "The prefix never breaks: “no summary” reuses all that was cached in 59 calls"
+    one_call = fake_run("no summary", {"客服-01": 1})
+    assert prefix_reuse(one_call).finding == "No call has an earlier request: there is no prefix to reuse"
+
+
+def test_causes_stay_apart_without_colour():
+    """WB-UI-02: readable in black and white."""
+    causes = [cause for cause in BREAK_CAUSES if cause != "first_call"]
+    looks = [_look(cause, LIGHT) for cause in causes]
+    assert len(set(looks)) == len(causes)
+    assert all(hatch for _, hatch in looks)
+
+
+# --- firing map -------------------------------------------------------------------------------------------
+
+
+def test_the_map_holds_value_over_threshold_longest_conversation_first():
+    """WB-UI-02."""
+    grid = firing_grid(USER)
+    assert grid.labels == tuple(f"客服-{n:02d}" for n in range(1, 8))
+    for row, name in enumerate(grid.labels):
+        checks = USER.rows("checks", name)
+        assert np.allclose(grid.fullness[row, : len(checks)], [check["value"] / check["threshold"] for check in checks])
+        assert np.isnan(grid.fullness[row, len(checks) :]).all()
+        assert list(grid.fired[row, : len(checks)]) == [check["fired"] for check in checks]
+
+
+def test_the_map_marks_every_firing():
+    rows, calls = np.nonzero(firing_grid(USER).fired)
+    assert sorted(marks_of(firing_map(USER).axes[0])) == sorted(zip(calls, rows, strict=True))
+    assert len(rows) == USER.facts["firings"]
+
+
+def test_the_title_counts_calls_between_firings_and_who_never_fires():
+    assert firing_map(USER).finding == f"“{USER.name}” fires every 6 to 9 calls; 1 of 7 never fires"
+    assert firing_map(NONE).finding == "“no summary” never checks a trigger: nothing here could fire"
+    quiet = changed(TODAY, "checks", lambda row: {"fired": False, "threshold": 10.0 * THRESHOLD})
+    assert "never fires in 7 conversations; the fullest reaches" in firing_map(quiet).finding
+
+
+def test_many_conversations_share_rows_and_the_figure_says_so():
+    many = fake_run("many", {f"c{n:03d}": 3 + n % 20 for n in range(130)}, chars_per_token=1.3)
+    grid = firing_grid(many)
+    assert len(grid.labels) <= MAX_ROWS
+    assert grid.group_size == 3
+    assert grid.labels[0] == "22 calls"
+    group = sorted(many.rows("conversations"), key=lambda row: (-row["calls"], row["position"]))[:3]
+    first = [many.rows("checks", row["conversation"])[0] for row in group]
+    assert grid.fullness[0, 0] == pytest.approx(np.mean([check["value"] / check["threshold"] for check in first]))
+    assert "each row the mean of 3 conversations" in firing_map(many).texts[1].get_text()
+
+
+def test_copied_summaries_are_no_checks_of_their_own():
+    copies = changed(TODAY, "checks", lambda row: {"path": "copy"})
+    assert firing_map(copies).finding == "“today” never checks a trigger: nothing here could fire"
+
+
+# --- every figure -----------------------------------------------------------------------------------------
+
+HOSTILE = (
+    "$x_$ & \\frac{",
+    "<script>",
+    "\x1b[31mred\u202egnp",
+    "SWE-agent/" + "django__" * 12,
+    "客户服务" * 15,
+    "line\nbreak",
+)
+HOSTILE_RUNS = {
+    name: fake_run(name, {HOSTILE[0]: 30, HOSTILE[4]: 9, HOSTILE[3]: 8, HOSTILE[5]: 3}, chars_per_token=rate)
+    for name, rate in zip(HOSTILE, (None, 1.3, 2.0, 4.0, 1.5, 3.0), strict=True)
+}
+CASES = {
+    "usual": RUNS,
+    "one call": fake_runs((1,), None),
+    "few calls": fake_runs((4, 2), 128_000),
+    "hostile names": HOSTILE_RUNS,
+    "no calls": {"no summary": fake_run("no summary", {"客服-01": 0})},
+}
+FIGURES = {
+    "tokens": tokens_per_call,
+    "trigger": trigger_value,
+    "prefix": lambda runs, **theme: prefix_reuse(list(runs.values())[-1], **theme),
+    "map": lambda runs, **theme: firing_map(list(runs.values())[-1], **theme),
+}
+every_figure = pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+every_case = pytest.mark.parametrize("runs", CASES.values(), ids=[name.replace(" ", "-") for name in CASES])
+
+
+@every_figure
+@every_case
+def test_no_text_is_clipped_or_written_over_another(draw, runs):
+    """WB-UI-02."""
+    figure = draw(runs)
+    placed = boxes(figure)
+    width, height = figure.bbox.width, figure.bbox.height
+    for words, box in placed:
+        assert box.x0 >= 0, words
+        assert box.y0 >= 0, words
+        assert box.x1 <= width, words
+        assert box.y1 <= height, words
+    for (words, box), (other, other_box) in combinations(placed, 2):
+        across = min(box.x1, other_box.x1) - max(box.x0, other_box.x0)
+        along = min(box.y1, other_box.y1) - max(box.y0, other_box.y0)
+        assert across < 1 or along < 2, f"{words!r} over {other!r}"
+
+
+@every_figure
+def test_hostile_names_are_shown_as_they_are(draw):
+    """SEC-07, M22."""
+    figure = draw(HOSTILE_RUNS)
+    for kind in ("png", "svg"):
+        figure.savefig(io.BytesIO(), format=kind)
+    assert not any(text.get_parse_math() for text in figure.findobj(Text) if text.get_text())
+    assert not any("\x1b" in text.get_text() or "\u202e" in text.get_text() for text in figure.findobj(Text))
+
+
+@every_figure
+def test_drawing_changes_no_setting_and_leaves_no_figure_open(draw):
+    import matplotlib.pyplot as plt
+
+    before = dict(mpl.rcParams)
+    draw(CASES["few calls"], theme="dark")
+    assert dict(mpl.rcParams) == before
+    assert plt.get_fignums() == []
+
+
+@every_figure
+def test_a_notebook_shows_the_figure_without_pyplot(draw):
+    """WB-UI-02."""
+    assert draw(CASES["few calls"])._repr_png_().startswith(b"\x89PNG")
+
+
+@every_figure
+def test_the_title_is_the_finding_and_never_empty(draw):
+    """WB-UI-02."""
+    for runs in CASES.values():
+        figure = draw(runs)
+        title = figure.texts[0].get_text().replace("\n", " ")
+        assert title
+        assert title.replace(" ", "") == drawable(figure.finding).replace(" ", "")

@@ -1,0 +1,74 @@
+"""The report as plain text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.report.fakes import fake_run, fake_runs
+from workbench.report.labels import display_width
+from workbench.report.terminal import LINE_WIDTH, runs_table, sentence, summary, text_table
+
+RUNS = fake_runs()
+LONG = "conversation-configuration-with-a-name-that-does-not-end-before-the-terminal-does"
+
+
+def test_the_table_is_aligned_where_names_are_cjk():
+    runs = {name: fake_run(name, {"客服-01": 30}, chars_per_token=1.3) for name in ("会话摘要", "abc", "한국어 설정")}
+    _, _, rule, *lines = runs_table(runs).split("\n")
+    assert {display_width(line) for line in lines} == {display_width(rule)}
+
+
+def test_no_line_is_wider_than_the_terminal():
+    runs = {
+        **RUNS,
+        LONG: fake_run(LONG, {"客服-01": 30}, chars_per_token=2.0),
+        "客户服务" * 12: fake_run("客户服务" * 12, {"客服-01": 30}, chars_per_token=2.0),
+    }
+    for line in summary(runs).split("\n"):
+        assert display_width(line) <= LINE_WIDTH, line
+
+
+def test_summary_holds_recommendation_table_sentences_and_rule():
+    text = summary(RUNS)
+    heading, table = text.index("Take “"), text.index("configuration")
+    sentences = text.index("sends the whole history")
+    assert heading < table < sentences < text.index("Rule: fewest net tokens")
+    assert runs_table(RUNS) in text
+
+
+def test_what_needs_action_is_marked_without_colour():
+    baseline = next(line for line in runs_table(RUNS).split("\n") if line.startswith("no summary"))
+    assert "!40" in baseline
+
+
+def test_no_name_can_move_the_cursor():
+    """SEC-07."""
+    name = "evil\x1b[2J\rname\n"
+    text = summary({name: fake_run(name, {"a\x1b[31m": 3}), "b": fake_run("b", {"a": 3})})
+    assert not {"\x1b", "\r"} & set(text)
+
+
+def test_any_rows_are_shown_with_numbers_to_the_right_and_unknown_as_a_dash():
+    lines = text_table(["calls", "名前"], [(7, "客服"), (1_200, None)]).split("\n")
+    assert lines == ["calls  名前", "───────────", "    7  客服", " 1200  —"]
+
+
+def test_an_empty_result_is_a_heading_only():
+    assert text_table(["a", "b"], []).split("\n")[0] == "a  b"
+    assert summary({}) == "No run to show."
+
+
+def test_sentence_is_the_one_of_the_page():
+    assert sentence(RUNS["today"], RUNS["no summary"]) in " ".join(summary(RUNS).split())
+
+
+def test_the_command_line_loads_no_plotting_for_the_table():
+    """PERF-11."""
+    code = (
+        "import json, sys; import workbench.report, workbench.report.terminal; "
+        "print(json.dumps([name for name in ('pandas', 'matplotlib', 'numpy') if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
