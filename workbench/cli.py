@@ -173,7 +173,11 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
         metavar="OPTION=VALUE",
         help="change an option in every configuration, e.g. --set trigger.token=2000",
     )
-    command.add_argument("--summaries", choices=["extractive", "sized"], help="where summaries come from")
+    command.add_argument(
+        "--summaries",
+        choices=["extractive", "sized", "cassette", "live"],
+        help="where summaries come from; the last two need --set summaries.cassette=FILE, live a summaries.model too",
+    )
     command.add_argument("--report", metavar="FILE", help="also write an HTML report")
     _add_run_options(command)
     command.set_defaults(run=_replay)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 import types
 import typing
@@ -21,6 +22,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from workbench.clock import seconds_from_text
 from workbench.context.settings import AgentSettings, CompactionSettings, TailoringSettings
 from workbench.errors import ConfigError, RecordingError, nearest_name
+from workbench.model.openai import checked_address
 from workbench.profiles import PROFILES, Profile, profile_named
 from workbench.service.settings import ServiceSettings
 from workbench.settings import Settings
@@ -91,12 +93,52 @@ class ModelSettings(Settings):
 class SummariesSettings(Settings):
     """Where a replay's summaries come from."""
 
-    source: Literal["extractive", "sized"] = "extractive"
-    """`extractive` picks sentences and facts offline; `sized` writes text of a given length. WB-RPL-07."""
+    source: Literal["extractive", "sized", "cassette", "live"] = "extractive"
+    """`extractive` picks sentences and facts offline; `sized` writes text of a given length; `cassette` plays
+    recorded answers; `live` asks a model and records what it answers. WB-RPL-07."""
     latency_s: Annotated[Seconds, Field(ge=0)] = 0.0
     """Virtual seconds that each summary call takes. WB-RPL-08."""
     sized_tokens: int | None = Field(default=None, gt=0)
     """Tokens of a `sized` summary, by the billing counter; none = the word limit, else 200. WB-RPL-07."""
+    model: str = ""
+    """Model that `live` asks, or whose answers `cassette` plays; empty = the only one in the cassette. WB-RPL-07."""
+    cassette: str = ""
+    """File of recorded answers: `cassette` plays it, `live` asks only for what it lacks. WB-RPL-07."""
+    base_url: str = ""
+    """OpenAI-compatible address for `live`, up to and including /v1; empty = OpenAI's own. WB-RPL-07."""
+    api_key_env: str = ""
+    """Name of the environment variable with the key for `live`; empty = OPENAI_API_KEY for OpenAI's own address,
+    no key for any other. SEC-08."""
+    timeout_s: Annotated[Seconds, Field(gt=0)] = 60.0
+    """Longest silence of a `live` model, in seconds. REL-09."""
+    context_window: int | None = Field(default=None, gt=0)
+    """Tokens that the summary model takes; none = as recorded, or by name. SUM-FIT-02."""
+
+    @model_validator(mode="after")
+    def _has_what_its_source_needs(self) -> Self:
+        needed = {"live": ("model", "cassette"), "cassette": ("cassette",)}.get(self.source, ())
+        for name in needed:
+            if not getattr(self, name):
+                raise ConfigError(
+                    f"{name} is missing", field=name, allowed=f"a text, with source {self.source!r}", hint=_HINTS[name]
+                )
+        if self.base_url:
+            checked_address(self.base_url)
+        # The value isn't shown: it may be the key itself.
+        if self.api_key_env and not re.fullmatch(r"[A-Za-z_]\w{0,80}", self.api_key_env, flags=re.ASCII):
+            raise ConfigError(
+                "api_key_env is no name of an environment variable",
+                field="api_key_env",
+                allowed="a name such as OPENAI_API_KEY",
+                hint="put the key into an environment variable and name that",
+            )
+        return self
+
+
+_HINTS = {
+    "model": "name the model, e.g. --set summaries.model=gpt-4.1-mini",
+    "cassette": "name a file, e.g. --set summaries.cassette=cassettes/answers.jsonl",
+}
 
 
 class BillingSettings(Settings):

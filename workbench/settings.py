@@ -24,6 +24,7 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
         validate_default=True,
+        hide_input_in_errors=True,  # the text of a chained error: somebody may have put a key into a file
     )
 
     def __init__(self, **values: Any) -> None:

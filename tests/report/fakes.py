@@ -87,7 +87,8 @@ def fake_run(
     """One run; `chars_per_token=None` makes no summaries."""
     tables: dict[str, list[Row]] = {table: [] for table in TABLES}
     for position, (conversation, calls) in enumerate(conversations.items()):
-        _replay(tables, conversation, calls, window, chars_per_token, mode)
+        # Seeded by the place, so that a name doesn't change what is said.
+        _replay(tables, random.Random(position + 1), conversation, calls, window, chars_per_token, mode)
         tables["conversations"].append(_conversation_row(conversation, position, calls))
     summaries = chars_per_token is not None
     config = {
@@ -122,13 +123,14 @@ def _conversation_row(conversation: str, position: int, calls: int) -> Row:
 
 def _replay(
     tables: dict[str, list[Row]],
+    walk: random.Random,
     conversation: str,
     calls: int,
     window: int | None,
     chars_per_token: float | None,
     mode: str,
 ) -> None:
-    walk, state = random.Random(conversation), _State()
+    state = _State()
     for call in range(calls):
         current = walk.randint(20, 90)
         answer = walk.randint(30, 150)

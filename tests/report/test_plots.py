@@ -69,7 +69,6 @@ def visible_texts(figure) -> list[Text]:
 def boxes(figure) -> list[tuple[str, object]]:
     """Place of every text on the canvas, in dots; tick labels outside the axes' limits aren't drawn."""
     FigureCanvasAgg(figure).draw()
-    shown = []
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             low, high = sorted(axis.get_view_interval())
@@ -79,9 +78,7 @@ def boxes(figure) -> list[tuple[str, object]]:
                     tick.label2.set_visible(False)
                 if not axis.get_tick_params().get("labelbottom", True) and axis is axes.xaxis:
                     tick.label1.set_visible(False)
-    for text in visible_texts(figure):
-        shown.append((text.get_text(), text.get_window_extent()))
-    return shown
+    return [(text.get_text(), text.get_window_extent()) for text in visible_texts(figure)]
 
 
 # --- tokens per call --------------------------------------------------------------------------------------

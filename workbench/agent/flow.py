@@ -113,6 +113,7 @@ class InvocationState:
     """What the last request showed, under profiles that summarise that."""
     transfer_to: tuple[LLMAgent, str] | None = None
     """Who shall take over after this step, and with which message."""
+    _base: tuple[Request, str] | None = field(default=None)
     _invocation: Invocation | None = field(default=None)
     _fork_base: Request | None = field(default=None)
     _fork_tail: list[Message] = field(default_factory=list)
@@ -137,6 +138,21 @@ class InvocationState:
                 few_shot=tuple(tuple(example) for example in self.agent.few_shot),
             )
         return self._invocation
+
+    def base(self) -> tuple[Request, str]:
+        """Instruction, tools and generation settings, and the overview of on-demand history; made once a run."""
+        if self._base is None:
+            agent = self.agent
+            specs, overview = agent.all_specs, ""
+            if agent.sub_agents:
+                specs = (*specs, transfer_spec(tuple(agent.sub_agents)))
+            if agent.settings.enable_on_demand_session:
+                specs = (*specs, *on_demand_tools(self.service))
+                overview = on_demand_overview(self.service)
+            text = agent.system_text()
+            messages = (Message(role=SYSTEM, content=text),) if text else ()
+            self._base = Request(messages=messages, tools=specs, generation_config=agent.generation_config), overview
+        return self._base
 
     def new_event(self, response: Response, *, author: str = "", skip_summarization: bool = False) -> Event:
         """An event of this invocation, stamped now; the runner's event maker may complete it."""
@@ -339,22 +355,11 @@ class LLMFlow:
 
     def _assembled(self, state: InvocationState) -> SentRequest:
         agent = state.agent
-        specs = agent.all_specs
-        if agent.sub_agents:
-            specs = (*specs, transfer_spec(tuple(agent.sub_agents)))
-        overview = ""
-        if agent.settings.enable_on_demand_session:
-            specs = (*specs, *on_demand_tools(state.service))
-            overview = on_demand_overview(state.service)
-        base = Request(
-            messages=(Message(role=SYSTEM, content=text),) if (text := agent.system_text()) else (),
-            tools=specs,
-            generation_config=agent.generation_config,
-        )
-        assembly = state.assembler.assemble(state.invocation(can_load_windows=_can_load(specs)), base)
+        base, overview = state.base()
+        assembly = state.assembler.assemble(state.invocation(can_load_windows=_can_load(base.tools)), base)
         if overview:
             assembly = assembly.with_system_suffix(overview)
-        if agent.post_tool_guidance and specs:
+        if agent.post_tool_guidance and base.tools:
             assembly = assembly.with_system_suffix(agent.post_tool_guidance)
         return SentRequest(
             request=base.replace(messages=assembly.messages),

@@ -121,6 +121,7 @@ def child_state(
         active=None,
         transfer_to=None,
         view=None,
+        _base=None,
         _invocation=None,
         _fork_base=None,
         _fork_tail=[],

@@ -41,6 +41,7 @@ from workbench.context.project import (
     KIND_CURRENT,
     KIND_LATE,
     KIND_SUMMARY,
+    KIND_SYSTEM,
     Lane,
     MessageProjector,
     Projection,
@@ -62,7 +63,7 @@ from workbench.context.select import (
     with_invocation_message,
 )
 from workbench.context.settings import AgentSettings, CompactionSettings
-from workbench.model.types import Message, Request
+from workbench.model.types import SYSTEM, Message, Request
 from workbench.profiles import SEED, Profile
 from workbench.session.types import SummaryBoundary
 from workbench.tokens import TokenCounter
@@ -189,6 +190,38 @@ class Assembly:
                 if position >= 0:
                     return position + self.shift
         return -1
+
+    def with_system_suffix(self, text: str) -> Assembly:
+        """Another assembly with `text` behind the first system message and a blank line; a new one without any.
+
+        A text that is there already isn't added again (ASM-OND-03).
+        """
+        offset = 0
+        for n, (lane, start, stop) in enumerate(self.pieces):
+            for i in range(start, stop):
+                message = lane.messages[i]
+                if message.role != SYSTEM:
+                    continue
+                if text in message.content:
+                    return self
+                changed = Lane()
+                changed.add(replace(message, content=behind(message.content, text)), lane.kinds[i], lane.positions[i])
+                parts = (Piece(lane, start, i), Piece(changed, 0, 1), Piece(lane, i + 1, stop))
+                kept = tuple(part for part in parts if part.stop > part.start)
+                pieces = (*self.pieces[:n], *kept, *self.pieces[n + 1 :])
+                return self._with_head(pieces, suffixed=offset + i - start, text=text)
+            offset += stop - start
+        alone = Lane()
+        alone.add(Message(role=SYSTEM, content=text), KIND_SYSTEM, -1)
+        return self._with_head((Piece(alone, 0, 1), *self.pieces), suffixed=-1, text=text)
+
+    def _with_head(self, pieces: tuple[Piece, ...], *, suffixed: int, text: str) -> Assembly:
+        summary = self.summary
+        if summary is not None and suffixed < 0:
+            summary = replace(summary, message_index=summary.message_index + 1)
+        elif summary is not None and summary.message_index == suffixed:
+            summary = replace(summary, content_without=behind(summary.content_without, text))
+        return replace(self, pieces=pieces, summary=summary, _messages=None, _kinds=None, _positions=None)
 
 
 def assemble_content(

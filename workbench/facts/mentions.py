@@ -44,9 +44,11 @@ class Mentions:
         return self._keys
 
     def __contains__(self, candidate: Candidate) -> bool:
-        if _holds(self._folded, folded(candidate.value), candidate.kind):
+        needle = folded(candidate.value)
+        if _holds(self._folded, needle, candidate.kind):
             return True
-        return candidate.kind in PARSED_KINDS and candidate.key in self.keys
+        # Another spelling, or one that runs into the next word.
+        return (candidate.kind in PARSED_KINDS or needle in self._folded) and candidate.key in self.keys
 
 
 # A line end in JSON text ends with a letter.

@@ -15,11 +15,11 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -108,7 +108,7 @@ class OpenAIModel:
         stream: bool | None = None,
         headers: Mapping[str, str] | None = None,
         extra_fields: Mapping[str, Any] | None = None,
-        max_tokens_field: str = "",
+        max_tokens_field: Literal["", "max_tokens", "max_completion_tokens"] = "",
         sends_reasoning: bool = False,
         optimize_for_cache: bool = False,
         tailor: Callable[[Request], Request] | None = None,
@@ -181,7 +181,7 @@ class OpenAIModel:
             raise call.failure
         return responses
 
-    async def _attempt(self, call: _Call) -> AsyncIterator[Response]:
+    async def _attempt(self, call: _Call) -> AsyncGenerator[Response, None]:
         """The responses of one attempt; what goes wrong is left in `call.failure`."""
         try:
             completions = self._async().chat.completions.with_streaming_response
@@ -219,15 +219,14 @@ class OpenAIModel:
             request = system_first(request)
         if self._tailor is not None:
             request = self._tailor(request)
+        request = request.replace(extra_fields={**thinking_fields(request), **self._extra_fields, **request.extra_fields})
         streams = request.generation_config.stream if self._stream is None else self._stream
-        secrets = [key.get_secret_value(), *self._headers.values(), *map(str, self._extra_fields.values())]
         return _Call(
-            Faults(self.name, Censor.of(request, secrets)),
+            Faults(self.name, Censor.of(request, [key.get_secret_value(), *self._headers.values()])),
             self._limits,
             self._clock,
             body=chat_body(self.name, request, streams=streams, form=self._form),
-            headers=request.headers,
-            extra_fields={**thinking_fields(request), **self._extra_fields, **request.extra_fields},
+            request=request,
             hands_on=hands_on,
         )
 
@@ -242,7 +241,7 @@ class OpenAIModel:
             )
 
     def _secret(self) -> SecretStr:
-        if self._key is not None:
+        if self._key:
             return self._key
         if not self._key_variable:
             return SecretStr(_NO_KEY)
@@ -292,6 +291,8 @@ class OpenAIModel:
             "follow_redirects": False,
             # No proxy of the environment between this machine and itself.
             "trust_env": not is_loopback(self._host),
+            # Loading all certificates takes a while, and without TLS none is looked at.
+            "verify": self.base_url.startswith("https:"),
         }
 
     async def aclose(self) -> None:
@@ -324,8 +325,7 @@ class _Call:
         clock: Clock,
         *,
         body: dict[str, Any],
-        headers: Mapping[str, str],
-        extra_fields: dict[str, Any],
+        request: Request,
         hands_on: bool,
     ) -> None:
         self.failure: ModelError | None = None
@@ -336,8 +336,7 @@ class _Call:
         self._clock = clock
         self._deadline_ns = clock.now_ns() + round(limits.max_total_s * NS_PER_S)
         self._body = body
-        self._headers = headers
-        self._extra_fields = extra_fields
+        self._request = request
         self._hands_on = hands_on
         self._n_attempts = 0
         self._is_due = True
@@ -362,8 +361,8 @@ class _Call:
         timeout = openai.Timeout(silence_s, connect=min(silence_s, _CONNECT_TIMEOUT_S))
         return {
             **self._body,
-            "extra_headers": dict(self._headers),
-            "extra_body": self._extra_fields,
+            "extra_headers": dict(self._request.headers),
+            "extra_body": dict(self._request.extra_fields),
             "timeout": timeout,
         }
 

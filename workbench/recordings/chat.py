@@ -99,7 +99,7 @@ def _part(raw: Any, number: int, place: int) -> ContentPart:
     if isinstance(raw, str):
         return ContentPart(type="text", text=raw)
     kind = raw.get("type") if isinstance(raw, dict) else None
-    if kind in _TEXT_PARTS:
+    if isinstance(kind, str) and kind in _TEXT_PARTS:
         text = raw.get(_TEXT_PARTS[kind])
         if not isinstance(text, str):
             raise FaultyRecordError(f"message {number}, part {place}: text is {kind_of(text)}, expected a text")

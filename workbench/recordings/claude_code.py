@@ -269,6 +269,8 @@ class _Blocks:
 
     def _take(self, block: Any, number: int, place: int) -> None:
         kind = block.get("type") if isinstance(block, dict) else None
+        if not isinstance(kind, str):
+            raise FaultyRecordError(f"message {number}, part {place} is {kind_of(block)} without a type")
         if kind == "text":
             self.texts.append(str(block.get("text") or ""))
         elif kind == "thinking":
@@ -286,8 +288,7 @@ class _Blocks:
             data = source.get("data") or source.get("url") if isinstance(source, dict) else ""
             self.parts.append(ContentPart(type=_MEDIA[kind], url=str(data or "")))
         else:
-            name = quoted(kind) if isinstance(kind, str) else kind_of(block)
-            raise FaultyRecordError(f"message {number}, part {place}: type {name} is not known")
+            raise FaultyRecordError(f"message {number}, part {place}: type {quoted(kind)} is not known")
 
 
 def _result_text(content: Any) -> str:

@@ -65,7 +65,7 @@ def _recognises(value: Any) -> bool:
     if found is None:
         return False
     # Lists with the roles of the chat interface, or with roles nobody knows, are `openai-chat`.
-    roles = {turn.get("role") for turn in found[1][:4] if isinstance(turn, dict) and "role" in turn}
+    roles = {str(turn["role"]) for turn in found[1][:4] if isinstance(turn, dict) and "role" in turn}
     return roles <= {"usr", "sys"} or ("content" not in found[1][0] and roles <= _ROLE_NAMES.keys())
 
 

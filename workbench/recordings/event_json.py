@@ -298,7 +298,7 @@ def message_from_json(raw: Mapping[str, Any], number: int = 1) -> Message:
 
 def _part_from_json(raw: Any, number: int, place: int) -> ContentPart:
     kind = raw.get("type") if isinstance(raw, dict) else None
-    if kind not in PART_TYPES:
+    if not isinstance(kind, str) or kind not in PART_TYPES:
         name = quoted(kind) if isinstance(kind, str) else kind_of(raw)
         raise FaultyRecordError(f"message {number}, part {place}: type {name} is not known")
     _check_types(raw, _PART_TYPES)

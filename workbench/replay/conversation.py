@@ -28,7 +28,7 @@ from workbench.recordings.types import Conversation, RecordedRequest, is_answer,
 from workbench.replay.cache import part_text, tools_text
 from workbench.replay.loop import VirtualLoop
 from workbench.replay.meter import CallFacts, CallMeter
-from workbench.replay.sources import summary_model
+from workbench.replay.sources import WatchedModel, summary_model
 from workbench.replay.trace import TABLES
 from workbench.service.service import SessionService, SummaryAttempt, SummaryCheck
 from workbench.session.types import Event, Session, SessionKey
@@ -212,6 +212,8 @@ class ConversationReplay:
             self._loop.run(self._replay())
         finally:
             self._loop.close()
+        if isinstance(self._source, WatchedModel) and self._source.failure is not None:
+            raise self._source.failure
         return self._trace
 
     async def _replay(self) -> None:

@@ -45,6 +45,8 @@ class _Cut:
     first_position: int
     n_tailored: int
     resume_tail: bool
+    covered: frozenset[int]
+    """Positions of events that the summary covers and that are in the request nevertheless."""
 
 
 class CallMeter:
@@ -240,6 +242,7 @@ class CallMeter:
             first_position=_first_position(sent.assembly),
             n_tailored=len(sent.assembly) - len(sent.request.messages),
             resume_tail=any(rule == "resume_tail" for _, rule in sent.assembly.covered_positions_included),
+            covered=frozenset(position for position, _ in sent.assembly.covered_positions_included),
         )
         last, self._last_cut = self._last_cut, cut
         last_total, self._last_total = self._last_total, total
@@ -273,6 +276,8 @@ class CallMeter:
             return "tailoring"
         if cut.resume_tail or last.resume_tail:
             return "resume_tail"
+        if last.covered - cut.covered:
+            return "covered_turn_ended"
         if cut.first_position != last.first_position:
             return "history_limit"
         if differing is not None and differing.role == SYSTEM:

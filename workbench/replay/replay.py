@@ -23,7 +23,7 @@ from workbench.recordings import Recordings, load_recordings
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import ConversationTrace, cache_seed_of, replay_conversation
 from workbench.replay.runs import RUNS_FOLDER, Run, RunKey, RunSet, RunWriter
-from workbench.replay.sources import SUMMARY_SOURCE_VERSION
+from workbench.replay.sources import source_version, tidy_cassettes
 from workbench.version import __version__
 
 BLOCK_EVENTS = 4000
@@ -77,6 +77,7 @@ def replay(
     Raises:
         ConfigError: two configurations share a name, or a value is impossible.
         RecordingError: nothing could be loaded.
+        ReplayError: a cassette lacks an answer or can't be read, or a live model doesn't answer.
     Source: WB-API-01.
     """
     recordings = _recordings(conversations)
@@ -90,7 +91,7 @@ def replay(
     folder = Path(runs)
     data_hash = recordings.data_hash
     writers = [
-        RunWriter(folder, RunKey(config, data_hash, SUMMARY_SOURCE_VERSION, __version__)) for config in config_list
+        RunWriter(folder, RunKey(config, data_hash, source_version(config), __version__)) for config in config_list
     ]
     open_writers = [writer for writer in writers if fresh or not writer.is_finished]
     for writer in open_writers:
@@ -98,6 +99,7 @@ def replay(
     if open_writers:
         with _shown(progress) as bar:
             _run_all(recordings, open_writers, jobs, bar)
+        tidy_cassettes([writer.key.config for writer in open_writers])
         for writer in open_writers:
             writer.finish()
     return RunSet([Run(writer.path, conversations=recordings) for writer in writers], problems=recordings.problems)
@@ -194,10 +196,10 @@ def _replay_task(task: _Task, configs: Sequence[RunConfig]) -> list[list[Convers
             try:
                 trace = replay_conversation(conversation, config, position=position, cache_seed=cache_seed)
             except WorkbenchError as error:
-                raise ReplayError(
-                    f"{conversation.place}: conversation {conversation.id!r} under {config.label()!r}: {error}",
-                    hint=error.hint,
-                ) from error
+                where = f"{conversation.place}: conversation {conversation.id!r} under {config.label()!r}"
+                stopped = ReplayError(f"{where}: {error}", hint=error.hint)
+                stopped.exit_code = error.exit_code
+                raise stopped from error
             traces[i].append(trace)
     return traces
 

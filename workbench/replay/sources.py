@@ -6,12 +6,17 @@ In: a configuration. Out: the model that its summarizer calls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from functools import lru_cache
+from pathlib import Path
 
 from workbench.call import CallContext
-from workbench.config import RunConfig
+from workbench.config import RunConfig, SummariesSettings
+from workbench.errors import ContentFilterError, ContextLengthError, ModelError, ReplayError
+from workbench.model.cassette import Cassette, CassetteModel
 from workbench.model.client import Model
 from workbench.model.extractive import ExtractiveModel
+from workbench.model.openai import OpenAIModel
 from workbench.model.sized import SizedModel
 from workbench.model.types import Request, Response
 from workbench.tokens import LineCounter
@@ -35,11 +40,104 @@ class SlowModel:
             yield response
 
 
+class OutsideLoop:
+    """A live model that is called without the event loop, whose time is virtual (WB-API-01)."""
+
+    def __init__(self, model: OpenAIModel) -> None:
+        self._model = model
+        self.name = model.name
+        self.context_window = model.context_window
+
+    async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        for response in self._model.generate_blocking(request):
+            yield response
+
+
+class WatchedModel:
+    """Another model, with its first failure that says nothing about the request: a replay can't go on from it.
+
+    In production the old summary stays and the run continues; a trace of that would show the network, not the
+    configuration.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.name = model.name
+        self.context_window = model.context_window
+        self.failure: ModelError | ReplayError | None = None
+
+    async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        try:
+            async for response in self._model.generate(ctx, request):
+                yield response
+        except (ContextLengthError, ContentFilterError):
+            raise
+        except (ModelError, ReplayError) as error:
+            self.failure = self.failure or error
+            raise
+
+
 def summary_model(config: RunConfig, billing: LineCounter) -> Model:
-    """The summary source that a configuration names."""
+    """The summary source that a configuration names.
+
+    Raises:
+        CassetteFormatError: its cassette can't be read.
+    """
+    settings = config.summaries
     model: Model
-    if config.summaries.source == "sized":
-        model = SizedModel(config.summaries.sized_tokens, billing)
-    else:
+    if settings.source == "sized":
+        model = SizedModel(settings.sized_tokens, billing)
+    elif settings.source == "extractive" or config.summarizer is None:  # without a summarizer none is asked
         model = ExtractiveModel()
-    return SlowModel(model, config.summaries.latency_s) if config.summaries.latency_s else model
+    else:
+        model = _recorded_or_live(settings)
+    if settings.latency_s:
+        model = SlowModel(model, settings.latency_s)
+    return model if settings.source in {"extractive", "sized"} else WatchedModel(model)
+
+
+def _recorded_or_live(settings: SummariesSettings) -> CassetteModel:
+    cassette = _cassette(Path(settings.cassette).absolute())
+    window = settings.context_window or 0
+    if settings.source == "cassette":
+        return CassetteModel(cassette, name=settings.model, context_window=window)
+    return CassetteModel(cassette, OutsideLoop(_live_model(settings)), "auto", context_window=window)
+
+
+@lru_cache(maxsize=16)
+def _cassette(path: Path) -> Cassette:
+    """The process's one reader of a file; it notices what other processes add."""
+    return Cassette(path)
+
+
+@lru_cache(maxsize=16)
+def _live_model(settings: SummariesSettings) -> OpenAIModel:
+    """The process's one client of an endpoint, which is worth more than a conversation takes."""
+    return OpenAIModel(
+        settings.model,
+        base_url=settings.base_url or None,
+        api_key_env=settings.api_key_env,
+        timeout_s=settings.timeout_s,
+        context_window=settings.context_window or 0,
+        stream=False,
+    )
+
+
+def source_version(config: RunConfig) -> str:
+    """What decides summaries beside configuration and data: part of a run's identity (WB-CFG-03).
+
+    Raises:
+        CassetteFormatError: the configuration's cassette can't be read.
+    """
+    settings = config.summaries
+    if config.summarizer is not None and settings.source == "cassette":
+        return f"{SUMMARY_SOURCE_VERSION} cassette {_cassette(Path(settings.cassette).absolute()).content_hash}"
+    if config.summarizer is not None and settings.source == "live":
+        return f"{SUMMARY_SOURCE_VERSION} live {settings.model}"
+    return SUMMARY_SOURCE_VERSION
+
+
+def tidy_cassettes(configs: Sequence[RunConfig]) -> None:
+    """Sort the cassettes that a replay may have added to: the same file, whichever process was first."""
+    for path in sorted({Path(config.summaries.cassette) for config in configs if config.summaries.source == "live"}):
+        _cassette(path.absolute()).tidy()

@@ -172,6 +172,7 @@ BREAK_CAUSES = {
     "tailoring": "tailoring dropped a round",
     "history_limit": "the history limit or event limit moved",
     "resume_tail": "the resume tail of an intra-run summary changed",
+    "covered_turn_ended": "a summarised turn ended, and its user message left with it",
     "preload_changed": "preloaded memory or recall changed",
     "expired": "the cached prefix had expired",
     "other": "another change",

@@ -51,7 +51,7 @@ class Selection:
 
     @classmethod
     def of(cls, runs: Runs, view: Overview) -> Selection:
-        wanted = [name for name in (view.recommended, view.baseline, view.today) if name]
+        wanted = list(dict.fromkeys(name for name in (view.recommended, view.baseline, view.today) if name))
         wanted += [row.name for row in view.rows if row.name not in wanted]
         names = tuple(row.name for row in view.rows if row.name in wanted[:MAX_PANELS])
         main = view.recommended or view.rows[0].name

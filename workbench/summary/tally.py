@@ -132,6 +132,8 @@ class LineSums:
         """Tokens of the closed groups before each group, newlines included."""
         self._open: list[str] = []
         """Blocks of the last group, which the next block may still join."""
+        self._first_joins = False
+        """The very first block opens a group only because nothing stands before it."""
         self._done_blocks = 0
         """Blocks of the next event that are in already: a counter may fail in the middle of one."""
 
@@ -150,6 +152,8 @@ class LineSums:
         if not self._open or block[0].isalpha():
             if self._open:
                 self._sums.append(self._sums[-1] + _count_line(counter, "\n".join(self._open)))
+            if not self._group_starts:
+                self._first_joins = not block[0].isalpha()
             self._group_starts.append(len(self._positions))
             self._open = []
         self._positions.append(position)
@@ -160,6 +164,8 @@ class LineSums:
         low = bisect_left(self._positions, start)
         high = bisect_left(self._positions, end, lo=low)
         group = bisect_left(self._group_starts, low)
+        if group == 0 and lead and self._first_joins:
+            group = 1
         whole_from = min(self._group_starts[group], high) if group < len(self._group_starts) else high
         first = [*lead, *self._blocks(session, low, whole_from)]
         total = 0
