@@ -55,7 +55,7 @@ from workbench.session.recall_types import (
     EventWindowRequest,
 )
 from workbench.store.base import SessionStore, is_older
-from workbench.store.indexing import Embedder
+from workbench.store.indexing import Embedder, HashEmbedder
 from workbench.store.search import IndexedText, event_window, indexed_texts, ranked_search
 from workbench.summary.context import (
     RequestGapObservation,
@@ -189,6 +189,7 @@ class SessionService:
         self.supports_windows = supports_windows
         self.supports_search = supports_search
         self._embedder = embedder
+        self._vectors: dict[str, Sequence[float]] = {}
         self.settings = settings if settings is not None else ServiceSettings()
         self.summarizer = summarizer
         self.profile = profile
@@ -369,7 +370,17 @@ class SessionService:
                         first_choice_only=self.profile.reference_quirks,
                     )
                 )
-        return await ranked_search(request, texts, self._embedder)
+        if self._embedder is None:
+            # Keywords alone: no text has a vector, so the dense half of a hybrid search finds nothing.
+            return await ranked_search(replace(request, search_mode="hybrid"), texts, HashEmbedder())
+        return await ranked_search(request, await self._with_vectors(texts, self._embedder), self._embedder)
+
+    async def _with_vectors(self, texts: Sequence[IndexedText], embedder: Embedder) -> list[IndexedText]:
+        """Each distinct text is embedded once per service."""
+        missing = list(dict.fromkeys(text.text for text in texts if text.text not in self._vectors))
+        if missing:
+            self._vectors.update(zip(missing, await embedder.embed(missing), strict=True))
+        return [text.with_vector(self._vectors[text.text]) for text in texts]
 
     # --- state ---------------------------------------------------------------------------------------
 

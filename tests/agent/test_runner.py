@@ -1,0 +1,317 @@
+"""The runner: input, storage, jobs, options (ASM-RUN, SUM-RNR)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.agent.helpers import KEY, agent_of, calls, recorder, run, runner_of
+from tests.service.helpers import say, service_of, session_with, summary_model
+from workbench.agent.sub_agents import AgentTool
+from workbench.agent.tools import FunctionTool
+from workbench.errors import ConfigError, ModelError
+from workbench.model.scripted import ScriptedAnswer, ScriptedModel
+from workbench.model.types import Message, ResponseError
+from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07
+from workbench.summary.context import request_start_from_context, run_model_from_context
+from workbench.summary.summarizer import Summarizer
+
+
+def lookup(q: str = "") -> str:
+    """Look something up."""
+    return f"found {q}"
+
+
+def test_a_run_stores_the_message_and_the_answer_with_the_runs_ids() -> None:
+    """ASM-RUN-01, ASM-EVT-07, ASM-EVT-11, SUM-RNR-01, SUM-KEY-02."""
+
+    async def main() -> None:
+        service = service_of()
+        runner = runner_of(agent_of(ScriptedModel(["hello"])), service)
+        await run(runner, Message(role="", content="hi"))
+        events = await service.list_events(KEY)
+        assert [(e.author, e.message.role, e.filter_key, e.branch) for e in events] == [
+            ("user", "user", "app", "agent"),
+            ("agent", "assistant", "app", "agent"),
+        ]
+        assert len({e.request_id for e in events}) == len({e.invocation_id for e in events}) == 1
+        assert all(e.id and e.request_id for e in events)
+
+    asyncio.run(main())
+
+
+def test_jobs_follow_tool_results_and_answers_only() -> None:
+    """ASM-RUN-04, ASM-RUN-05, SUM-RNR-03, SUM-RNR-04, E42."""
+
+    async def main() -> None:
+        service = recorder(summary_model())
+        agent = agent_of(ScriptedModel([calls("lookup", text="let me look"), "final"]), tools=[FunctionTool(lookup)])
+        await run(runner_of(agent, service), "question")
+        assert service.calls == [("enqueue", "app", '"found "'), ("enqueue", "app", "final")]
+
+    asyncio.run(main())
+
+
+def test_no_job_follows_a_result_that_asks_for_none_and_none_an_error_event() -> None:
+    """SUM-RNR-04, D6, ASM-RUN-08, ASM-EVT-09."""
+
+    async def main(profile: Any) -> list[Any]:
+        service = recorder(summary_model(), profile=profile)
+        tool = FunctionTool(lookup, skip_summarization=True)
+        answers = [calls("lookup"), ScriptedAnswer(error=ResponseError(type="api", message="down"))]
+        runner = runner_of(agent_of(ScriptedModel(answers), tools=[tool]), service, profile=profile)
+        events = await run(runner, "question")
+        assert events[-1].message.content == "type: api, message: down"
+        return service.calls
+
+    assert asyncio.run(main(SEED)) == []
+    assert len(asyncio.run(main(TRPC_AGENT_GO_2026_07))) == 1
+
+
+def test_with_intra_run_summaries_only_the_final_answer_enqueues() -> None:
+    """SUM-RNR-05, ASM-INTRA-01, ASM-INTRA-02, ASM-INTRA-03."""
+
+    async def main() -> None:
+        service = recorder(summary_model())
+        agent = agent_of(
+            ScriptedModel([calls("lookup"), calls("lookup", first_id=2), "final"]),
+            tools=[FunctionTool(lookup)],
+            settings={"sync_summary_intra_run": True},
+        )
+        await run(runner_of(agent, service), "question")
+        assert [method for method, _, _ in service.calls] == ["create", "create", "enqueue"]
+
+    asyncio.run(main())
+
+
+def test_a_failing_summary_never_stops_the_run() -> None:
+    """SUM-RNR-03, ASM-INTRA-04, E43."""
+
+    async def main() -> None:
+        service = service_of(summary_model(ScriptedAnswer(call_error="no")))
+        await service.close()  # so that jobs run in the caller
+        agent = agent_of(
+            ScriptedModel([calls("lookup"), "final"]),
+            tools=[FunctionTool(lookup)],
+            settings={"sync_summary_intra_run": True},
+        )
+        events = await run(runner_of(agent, service), "question")
+        assert events[-1].message.content == "final"
+
+    asyncio.run(main())
+
+
+def test_a_failed_append_enqueues_nothing_and_the_event_still_arrives() -> None:
+    """ASM-RUN-03."""
+
+    async def main() -> None:
+        service = recorder(summary_model())
+        runner = runner_of(agent_of(ScriptedModel(["answer"])), service)
+        append = service.append_event
+
+        async def fail(session: Any, event: Any, **kwargs: Any) -> Any:
+            if event.author == "agent":
+                raise OSError("disk full")
+            return await append(session, event, **kwargs)
+
+        service.append_event = fail  # type: ignore[method-assign]
+        events = await run(runner, "question")
+        assert events[-1].message.content == "answer"
+        assert service.calls == []
+
+    asyncio.run(main())
+
+
+def test_the_changed_key_of_an_append_hook_is_used_for_the_job() -> None:
+    """ASM-RUN-10."""
+
+    async def hook(context: Any, following: Any) -> None:
+        context.event = context.event.replace(filter_key="app/custom")
+        await following()
+
+    async def main() -> None:
+        service = recorder(summary_model(), append_event_hooks=[hook])
+        await run(runner_of(agent_of(ScriptedModel(["answer"])), service), "question")
+        assert [key for _, key, _ in service.calls] == ["app/custom"]
+
+    asyncio.run(main())
+
+
+def test_summary_calls_know_when_the_request_came_in_and_which_model_runs() -> None:
+    """ASM-RUN-02, SUM-RNR-01, SUM-RNR-06."""
+    seen: list[Any] = []
+
+    def check(ctx: Any, session: Any) -> bool:
+        seen.append((request_start_from_context(ctx), run_model_from_context(ctx)))
+        return False
+
+    async def main() -> None:
+        summarizer = Summarizer(summary_model(), checks_all_context=[check])
+        service = service_of(summarizer=summarizer)
+        model = ScriptedModel(["answer"], context_window=5000)
+        await run(runner_of(agent_of(model), service), "q", request_id="r7", model_context_window=99)
+        await service.wait_for_summaries()
+        start, run_model = seen[0]
+        assert start.request_id == "r7"
+        assert start.started_ns > 0
+        assert (run_model.model.context_window, run_model.model_context_window) == (5000, 99)
+
+    asyncio.run(main())
+
+
+def test_the_model_of_a_run_is_the_given_one_else_the_named_one_else_the_agents() -> None:
+    """ASM-RUN-12, ASM-RUN-13."""
+
+    async def main() -> None:
+        own, named, given = ScriptedModel(["own"]), ScriptedModel(["named"]), ScriptedModel(["given"])
+        runner = runner_of(agent_of(own), models={"n": named})
+        assert (await run(runner, "q"))[-1].message.content == "own"
+        assert (await run(runner, "q", model_name="n"))[-1].message.content == "named"
+        assert (await run(runner, "q", model_name="unknown"))[-1].message.content == "own"
+        assert (await run(runner, "q", model_name="n", model=given))[-1].message.content == "given"
+        with pytest.raises(ConfigError, match="model_context_window"):
+            await run(runner, "q", model_context_window=-1)
+
+    asyncio.run(main())
+
+
+def test_given_messages_fill_an_empty_session_only_and_the_current_one_is_not_stored_twice() -> None:
+    """ASM-RUN-11."""
+    history = [Message(role="user", content="old"), Message(role="assistant", content="answer"), Message(role="user", content="now")]
+
+    async def main() -> None:
+        service = service_of()
+        model = ScriptedModel(["a"])
+        runner = runner_of(agent_of(model), service)
+        await run(runner, history[-1], messages=history)
+        assert [m.content for m in model.requests[0].messages] == ["old", "answer", "now"]
+        await run(runner, "next", messages=history)
+        assert [e.message.content for e in await service.list_events(KEY)] == ["old", "answer", "now", "a", "next", "a"]
+
+    asyncio.run(main())
+
+
+def test_a_rewriter_may_turn_the_message_into_a_list_whose_last_is_the_message() -> None:
+    """ASM-RUN-14."""
+
+    async def rewrite(ctx: Any, message: Message) -> list[Message]:
+        return [Message(role="user", content="context"), Message(role="user", content=message.content.upper())]
+
+    async def main() -> None:
+        service = service_of()
+        model = ScriptedModel(["a"])
+        await run(runner_of(agent_of(model), service), "hello", user_message_rewriter=rewrite)
+        assert [m.content for m in model.requests[0].messages] == ["context", "HELLO"]
+        assert [e.message.content for e in await service.list_events(KEY)] == ["context", "HELLO", "a"]
+
+    asyncio.run(main())
+
+
+def test_injected_and_late_messages_reach_the_model_and_are_not_stored() -> None:
+    """ASM-INJ-20, ASM-INJ-21, ASM-INJ-22."""
+
+    async def main() -> None:
+        service = service_of()
+        model = ScriptedModel(["a"])
+        await run(
+            runner_of(agent_of(model, instruction="be kind"), service),
+            "q",
+            injected_context_messages=[Message(role="user", content="injected")],
+            late_context_messages=[Message(role="user", content="late")],
+        )
+        assert [m.content for m in model.requests[0].messages] == ["be kind", "injected", "late", "q"]
+        assert len(await service.list_events(KEY)) == 2
+
+    asyncio.run(main())
+
+
+def test_streamed_pieces_are_forwarded_and_only_the_whole_is_stored() -> None:
+    """ASM-RUN-03, SUM-DM-06."""
+
+    async def main() -> None:
+        service = service_of()
+        model = ScriptedModel([ScriptedAnswer(content="hello", chunks=("he", "llo"))])
+        events = await run(runner_of(agent_of(model), service), "q")
+        assert [event.is_partial for event in events] == [False, True, True, False]
+        assert len(await service.list_events(KEY)) == 2
+
+    asyncio.run(main())
+
+
+def test_an_agent_tool_works_in_a_session_of_its_own() -> None:
+    """ASM-EVT-11."""
+
+    async def main() -> None:
+        service = service_of()
+        helper_model = ScriptedModel(["helped"])
+        helper = agent_of(helper_model, instruction="You help.")
+        object.__setattr__(helper, "name", "helper")
+        answer = ScriptedAnswer(tool_calls=(calls("helper").tool_calls[0],))
+        agent = agent_of(ScriptedModel([answer, "final"]), tools=[AgentTool(helper)])
+        await run(runner_of(agent, service), "q")
+        contents = [e.message.content for e in await service.list_events(KEY)]
+        assert contents == ["q", "", '"helped"', "final"]
+        assert helper_model.requests[0].messages[0].content == "You help."
+
+    asyncio.run(main())
+
+
+def test_an_agent_tool_outside_a_run_is_one_clear_error() -> None:
+    from workbench.call import EMPTY_CONTEXT
+
+    with pytest.raises(ConfigError, match="outside a run"):
+        asyncio.run(AgentTool(agent_of(ScriptedModel(["x"]))).call(EMPTY_CONTEXT, "{}"))
+
+
+def test_on_demand_tools_find_and_load_what_a_summary_hid() -> None:
+    """ASM-OND-01: search and load bring back a fact that isn't in the prompt any more."""
+    load = json.dumps({"event_id": "e1"})
+
+    async def main() -> None:
+        service = service_of()
+        await session_with(service, say(1, "订单号 ZX-4471 已付款"), say(2, role="assistant"))
+        answers = [
+            ScriptedAnswer(tool_calls=(calls("session_search").tool_calls[0].__class__(id="a", name="session_search", arguments='{"query": "ZX-4471", "scope": "current_session"}'),)),
+            ScriptedAnswer(tool_calls=(calls("x").tool_calls[0].__class__(id="b", name="session_load", arguments=load),)),
+            "done",
+        ]
+        model = ScriptedModel(answers)
+        agent = agent_of(model, settings={"enable_on_demand_session": True, "timeline_filter_mode": "request"})
+        await run(runner_of(agent, service), "which order?")
+        assert [tool.name for tool in model.requests[0].tools] == ["session_search", "session_load"]
+        results = [m.content for m in model.requests[-1].messages if m.role == "tool"]
+        assert "ZX-4471" in results[0]
+        assert "ZX-4471" in results[1]
+        assert not any("ZX-4471" in m.content for m in model.requests[0].messages)
+
+    asyncio.run(main())
+
+
+def test_an_empty_request_is_never_sent() -> None:
+    """ASM-CHAIN-02, row 10; BUG-13."""
+
+    async def main() -> None:
+        model = ScriptedModel(["a"])
+        events = await run(runner_of(agent_of(model)), Message(role="user"))
+        assert model.requests == []
+        assert events[-1].response is not None
+        assert events[-1].response.error is not None
+
+    asyncio.run(main())
+
+
+def test_a_model_that_fails_ends_the_run_with_one_error_event() -> None:
+    """ASM-RUN-08."""
+
+    async def main() -> None:
+        service = service_of()
+        events = await run(runner_of(agent_of(ScriptedModel([ScriptedAnswer(call_error="refused")])), service), "q")
+        assert events[-1].response is not None
+        assert events[-1].response.error is not None
+        assert "refused" in events[-1].message.content
+        assert isinstance(ModelError("x"), Exception)
+
+    asyncio.run(main())
