@@ -33,7 +33,7 @@ class FakeConfig:
         return dict(self.values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FakeRun:
     """One configuration over a set of conversations."""
 

@@ -44,7 +44,9 @@ class Panel:
         return self._rows("summaries", "summary")
 
     def _rows(self, table: str, index: str) -> pd.DataFrame:
-        return frame(self.run, table, self.conversation).sort_values(index, kind="stable", ignore_index=True)
+        rows = frame(self.run, table, self.conversation)
+        rows.attrs = {}  # pandas copies them, all column docs, with every selection
+        return rows.sort_values(index, kind="stable", ignore_index=True)
 
 
 def panels_of(runs: Runs | RunLike, conversation: str | None) -> tuple[str, list[Panel]]:
