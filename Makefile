@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services nightly coverage lint format lab notebooks check-notebooks bench lock ci
+.PHONY: help setup demo test test-services nightly coverage lint format lab notebooks check-notebooks readme bench lock ci
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -27,7 +27,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-demo bench: export MPLBACKEND = Agg
+demo readme bench: export MPLBACKEND = Agg
 demo: setup ## replay the bundled recordings under several configurations; table, plots and report
 	$(BIN)/workbench demo
 
@@ -63,6 +63,10 @@ notebooks: setup ## run all notebooks and store their outputs
 
 check-notebooks: setup ## run all notebooks and compare with the stored outputs
 	$(PYTEST) --nbval notebooks || [ $$? -eq 5 ]
+
+readme: setup ## make the README's generated parts and its picture anew
+	$(BIN)/python tools/make_pictures.py
+	$(BIN)/python tools/option_table.py
 
 bench: setup ## measure speed and memory
 	$(BIN)/python bench/run.py

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import workbench as wb
-from workbench.cli import command_docs
+from workbench import cli
 from workbench.config import Option, options
 from workbench.replay.trace import TABLES
 
@@ -46,8 +46,21 @@ def _options_of(title: str, found: Iterable[Option], about: str = "", prefix: st
 
 def command_table() -> str:
     """Every command with its example."""
-    rows = [(f"`{name}`", doc, _code(example)) for name, (doc, example) in command_docs().items()]
+    rows = [(f"`{name}`", command.description or "", _code(_example(command))) for name, command in commands().items()]
     return "\n".join(markdown_table(("command", "what it does", "example"), rows))
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """The parser of every command, by its name."""
+    parser = cli._parser()  # noqa: SLF001 - the one place that knows all commands
+    for action in parser._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return dict(action.choices)
+    return {}
+
+
+def _example(command: argparse.ArgumentParser) -> str:
+    return (command.epilog or "").removeprefix("example:").strip()
 
 
 def trace_table() -> str:

@@ -6,19 +6,21 @@ provider was seen to send then. Every request is kept, and so is the number of c
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
+from urllib.parse import quote
 
 TEXT = "摘要：退款 A1001 已处理 🙂。"
-ERROR_DATE = "Wed, 25 Feb 2026 06:14:05 GMT"
-"""Five seconds after `START_NS` of the service tests."""
+START_NS = 1_772_000_000 * 10**9
+FIVE_SECONDS_LATER = "Wed, 25 Feb 2026 06:13:25 GMT"
 
 
-@dataclass
+@dataclass(repr=False)
 class Received:
     """One request as it came in."""
 
@@ -166,7 +168,9 @@ def saying(text: str) -> Behaviour:
     return behave
 
 
-def refusal(message: str, *, code: str | None = None, kind: str = "invalid_request_error", **fields: Any) -> dict[str, Any]:
+def refusal(
+    message: str, *, code: str | None = None, kind: str = "invalid_request_error", **fields: Any
+) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "code": code, "param": None, **fields}}
 
 
@@ -241,15 +245,12 @@ FAULTS: dict[str, Behaviour] = {
     "first-byte-timeout": silent,
     "between-bytes-timeout": silent_in_the_middle,
     # Status.
-    **{
-        name: answers(body, "400 Bad Request")
-        for name, (body, _, _) in CONTEXT_LENGTH_WORDINGS.items()
-    },
+    **{name: answers(body, "400 Bad Request") for name, (body, _, _) in CONTEXT_LENGTH_WORDINGS.items()},
     "bad-request": answers(refusal("Unsupported value: 'temperature'", code="unsupported_value"), "400 Bad Request"),
     "wrong-key": answers(refusal("Incorrect API key provided", code="invalid_api_key"), "401 Unauthorized"),
     "no-such-model": answers(refusal("The model does not exist", code="model_not_found"), "404 Not Found"),
     "rate-limit-seconds": answers(refusal("Slow down", kind="requests"), "429 Too Many Requests", Retry_After="7"),
-    "rate-limit-date": answers(refusal("Slow down"), "429 Too Many Requests", Retry_After=ERROR_DATE),
+    "rate-limit-date": answers(refusal("Slow down"), "429 Too Many Requests", Retry_After=FIVE_SECONDS_LATER),
     "rate-limit-bare": answers(refusal("Slow down"), "429 Too Many Requests"),
     "server-error": answers(refusal("The server had an error", kind="server_error"), "500 Internal Server Error"),
     "html-page": answers(HTML, "502 Bad Gateway", "text/html"),
@@ -264,7 +265,9 @@ FAULTS: dict[str, Behaviour] = {
     "stream-without-end": streams(text_events()),
     "stream-cut-in-arguments": streams(event(chunk({"role": "assistant"})), event(chunk(TOOL_DELTA))),
     "stream-broken-chunk": streams(text_events(), b'data: {"id": "chatcmpl-1", "choi\n\n', end_events()),
-    "stream-error-object": streams(text_events(), event(refusal("The engine is gone", kind="server_error")), end_events()),
+    "stream-error-object": streams(
+        text_events(), event(refusal("The engine is gone", kind="server_error")), end_events()
+    ),
     "stream-endless-line": streams(b"data: " + b"x" * 65_536, *[b"x" * 1_048_576] * 10),
 }
 STREAM_FAULTS = [name for name in FAULTS if name.startswith("stream-")]
@@ -279,20 +282,59 @@ ODDITIES: dict[str, Behaviour] = {
     "chunk-without-delta": streams(
         event(chunk()), text_events(), event(chunk()), event({"choices": None}), event({}), end_events()
     ),
-    "empty-finish-reason": streams(text_events().replace(b'"finish_reason": null', b'"finish_reason": ""'), end_events()),
+    "empty-finish-reason": streams(
+        text_events().replace(b'"finish_reason": null', b'"finish_reason": ""'), end_events()
+    ),
     "split-characters": streams(*(bytes([byte]) for byte in text_events("上\u2028下\x85🙂 \U0001f9ea") + end_events())),
     "comments": streams(
-        b": keep-alive\n\n: OPENROUTER PROCESSING\r\n\r\n", text_events(), b"event: ping\nid: 7\nretry: 3\n\n:\n\n", end_events()
+        b": keep-alive\n\n: OPENROUTER PROCESSING\r\n\r\n",
+        text_events(),
+        b"event: ping\nid: 7\nretry: 3\n\n:\n\n",
+        end_events(),
     ),
 }
+
+
+# --- providers that repeat what they got ----------------------------------------------------------------
+
+
+def echo_of(request: Received) -> str:
+    """Everything secret of a request, in every usual spelling."""
+    secrets = [value for name, value in request.headers.items() if name in {"authorization", "x-tenant"}]
+    secrets += [secrets[0].removeprefix("Bearer "), json.dumps(request.body.get("tenant"))]
+    forms = [form for text in secrets for form in (text, quote(text), base64.b64encode(text.encode()).decode())]
+    return "you sent " + " and ".join([*forms, *(text.encode().hex() for text in secrets)])
+
+
+def echoing(connection: Connection) -> None:
+    """Refuse, and quote the secrets of the request in the way that the model's name says."""
+    where = connection.request.body["model"].removeprefix("echo-")
+    for start in range(0, 1200, 150):  # only the start of a message is shown, so every part has to be the start once
+        if where == f"status-{start}":
+            answers(refusal(echo_of(connection.request)[start:]), "401 Unauthorized")(connection)
+    text = echo_of(connection.request)
+    if where == "body":
+        answers(text.encode(), kind="text/plain")(connection)
+    elif where == "page":
+        answers(b"<html>" + text.encode(), "502 Bad Gateway", "text/html")(connection)
+    elif where == "answer":
+        answers(refusal(text))(connection)
+    elif where == "stream":
+        streams(text_events(), event(refusal(text)))(connection)
+    elif where == "broken-stream":
+        streams(event(chunk(text)), f"data: {text}\n\n".encode())(connection)
+
+
+ECHOES = [f"echo-{where}" for where in ("body", "page", "answer", "stream", "broken-stream")]
+ECHOES += [f"echo-status-{start}" for start in range(0, 1200, 150)]
 
 
 # --- the server -----------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(repr=False)
 class FakeServer:
-    """Serves until it is closed; use it in a `with` block."""
+    """Serves until it is closed; use it in a `with` block. Has no `repr`: tests look for secrets in locals."""
 
     received: list[Received] = field(default_factory=list)
     n_connections: int = 0
@@ -357,6 +399,8 @@ class FakeServer:
         model = str(request.body.get("model"))
         if script := self._scripts.get(model):
             return script.pop(0) if len(script) > 1 else script[0]
+        if model.startswith("echo-"):
+            return echoing
         return FAULTS.get(model) or ODDITIES.get(model) or right
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.summary.events import agent, call, calls, event, numbered, result, run, session, user
@@ -14,6 +14,7 @@ from workbench.model.types import Message
 from workbench.profiles import TRPC_AGENT_GO_2026_07
 from workbench.session.scope import delta_events, event_matches
 from workbench.session.types import STATE_LAST_INCLUDED_EVENT_ID, Event, SummaryBoundary
+from workbench.summary import tally
 from workbench.summary.delta import (
     DeltaSession,
     ListDelta,
@@ -256,6 +257,13 @@ def hostile_event(rng: Random, number: int) -> Event:
     )
 
 
+@pytest.fixture
+def _forgets_at_once(monkeypatch):
+    monkeypatch.setattr(tally, "_FORGET_EVERY", 1)
+
+
+@pytest.mark.usefixtures("_forgets_at_once")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32))
 def test_running_sums_equal_the_slow_way(seed):
     """SUM-TOK-09, SUM-CHK-07, SUM-CHK-08, SUM-CHK-09: over hostile line starts, scopes, trims, snapshots."""
@@ -264,7 +272,7 @@ def test_running_sums_equal_the_slow_way(seed):
     for _ in range(12):
         for _ in range(rng.randrange(4)):
             live.append(hostile_event(rng, live.end_position))
-        if rng.random() < 0.1:
+        if rng.random() < 0.2:
             live.drop_oldest(rng.randrange(1 + len(live.events)))
         known = rng.choice([e.id for e in live.events] + ["", "gone"])
         boundary = SummaryBoundary(last_event_id=known) if known else None
@@ -316,6 +324,20 @@ def test_a_check_costs_the_same_for_any_history():
         delta_of(temporary, counts_head=False).tokens(EMPTY_CONTEXT, counter)
         assert looked_at < 100
         assert temporary._events is None
+
+
+def test_sums_of_trimmed_events_are_forgotten():
+    """SUM-STO-06: a session that lives long and is trimmed keeps no trace of what is gone."""
+    live = session()
+    for number in range(5000):
+        live.append(user(f"m {number}", id=f"e{number}", at=number, filter_key="app"))
+        live.drop_oldest(len(live.events) - 100)
+        temporary = delta_from(live, None)
+        delta_of(temporary, counts_head=False).tokens(EMPTY_CONTEXT, COUNTERS[1])
+    kept = temporary.tally(tally.Rule("", "", "app"))
+    assert len(kept._positions) < 2000
+    assert all(len(sums._positions) < 2000 for sums in kept._lines[COUNTERS[1].counter_id])
+    assert delta_of(temporary, counts_head=False).n_counted() == 100
 
 
 def test_a_slow_counter_may_be_a_coroutine():

@@ -55,6 +55,7 @@ _MAX_LEDGER_CHARS = 80
 _UNIT_END = re.compile(
     r"[。！？!?\n.](?:(?<=\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\.\w\.)(?<!\b[A-Z]\.)(?=\s)|(?<=\n)\n*|(?<=[。！？!?])[。！？!?]*[”」』)）]?)"
 )
+_ENDS_WITHOUT_SPACE = "。！？，、；"
 _COMMA = re.compile(r"[,，、;；](?!\d)")
 _CUE = re.compile(
     r"决定|決定|确认|確認|同意|选择|选定|改成|改为|取消|必须|不要|待办|下一步|需要|希望|预订|预定|就这|最终|结论"
@@ -400,8 +401,8 @@ def _unit_lines(source: _Source, units: list[_Unit]) -> list[str]:
     lines: dict[int, str] = {}
     for unit in units:
         text = " ".join(unit.text.split())
-        if unit.block in lines:
-            lines[unit.block] += f" {text}"
+        if told := lines.get(unit.block):
+            lines[unit.block] = told + ("" if told[-1] in _ENDS_WITHOUT_SPACE else " ") + text
         else:
             label = source.blocks[unit.block].label
             lines[unit.block] = f"{label}: {text}" if label else text

@@ -9,7 +9,7 @@ says what is right, is `ListDelta` in `workbench.summary.delta`.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +19,8 @@ from workbench.session.types import Event, Session
 from workbench.summary.text import event_blocks, reasoning_texts
 
 _DERIVED = "workbench.summary.tally"
+_FORGET_EVERY = 1024
+"""Trimmed events after which their sums are dropped too."""
 
 CountText = Callable[[str], int]
 
@@ -85,6 +87,14 @@ class Tally:
                 for sums, fact in zip(self._sums, facts, strict=True):
                     sums.append(sums[-1] + fact)
         self.next_position = max(self.next_position, end)
+
+    def forget(self, first_position: int) -> None:
+        """Drop what was kept of events before a position; sums are differences, so they stay right."""
+        n_gone = bisect_left(self._positions, first_position)
+        for values in (self._positions, *self._sums):
+            del values[:n_gone]
+        for sums in (sums for pair in self._lines.values() for sums in pair):
+            sums.forget(first_position)
 
     def _range(self, start: int, end: int) -> tuple[int, int]:
         low = bisect_left(self._positions, start)
@@ -159,6 +169,17 @@ class LineSums:
         self._positions.append(position)
         self._open.append(block)
 
+    def forget(self, first_position: int) -> None:
+        """Drop the groups that end before a position; one that reaches over it stays whole."""
+        group = bisect_right(self._group_starts, bisect_left(self._positions, first_position)) - 1
+        if group <= 0:
+            return
+        n_gone = self._group_starts[group]
+        del self._positions[:n_gone]
+        del self._sums[:group]
+        self._group_starts = array("q", [start - n_gone for start in self._group_starts[group:]])
+        self._first_joins = False
+
     def tokens(self, session: Session, start: int, end: int, lead: list[str], count_text: CountText) -> int:
         """Tokens of the text of `lead` and the blocks at `start <= position < end`."""
         low = bisect_left(self._positions, start)
@@ -201,6 +222,7 @@ class SessionTallies:
 
     def __init__(self, session: Session) -> None:
         self._tallies: dict[Rule, Tally] = {}
+        self._forgotten = session.first_position
         self._descents_seen = session.first_position
         self._last_descent = session.first_position - 1
 
@@ -218,6 +240,10 @@ class SessionTallies:
         if tally is None:
             tally = self._tallies[rule] = Tally(rule, session.first_position)
         tally.extend(session, end)
+        if session.first_position - self._forgotten >= _FORGET_EVERY:
+            self._forgotten = session.first_position
+            for kept in self._tallies.values():
+                kept.forget(session.first_position)
         return tally
 
     def times_ascend_from(self, session: Session) -> int:

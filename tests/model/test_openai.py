@@ -1,0 +1,948 @@
+"""The model behind an HTTP endpoint: what goes out, what comes back, and every way in which it doesn't.
+
+The faults and oddities are those of reliability.md, section 6; a local server plays them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from pydantic import SecretStr
+
+from tests.model.fake_server import (
+    CONTEXT_LENGTH_WORDINGS,
+    ECHOES,
+    FAULTS,
+    ODDITIES,
+    START_NS,
+    STREAM_FAULTS,
+    TEXT,
+    FakeServer,
+    answers,
+    event,
+    full_backlog,
+    refusal,
+    right,
+    saying,
+    silent,
+    streams,
+    text_events,
+    usage,
+    whole,
+)
+from tests.service.helpers import say, session_with
+from workbench.agent.agent import LLMAgent
+from workbench.agent.runner import Runner
+from workbench.agent.tools import FunctionTool
+from workbench.call import EMPTY_CONTEXT
+from workbench.clock import FixedClock
+from workbench.context.settings import AgentSettings
+from workbench.errors import (
+    ConfigError,
+    ContentFilterError,
+    ContextLengthError,
+    EmptySummaryError,
+    ModelAuthError,
+    ModelCallForbiddenError,
+    ModelError,
+    ModelStreamError,
+    ModelTimeoutError,
+    RateLimitError,
+    SummaryError,
+    SummaryModelError,
+)
+from workbench.model.cassette import Cassette, CassetteModel
+from workbench.model.client import BudgetedModel, Model
+from workbench.model.openai import OpenAIModel
+from workbench.model.scripted import ScriptedAnswer, ScriptedModel
+from workbench.model.types import (
+    ContentPart,
+    GenerationConfig,
+    Message,
+    Request,
+    Response,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+from workbench.service.service import SessionService
+from workbench.service.settings import ServiceSettings
+from workbench.session.types import SessionKey
+from workbench.store.memory import InMemoryStore
+from workbench.summary.context import context_with_cache_safe_fork_request
+from workbench.summary.summarizer import Summarizer
+
+ROOT = Path(__file__).resolve().parents[2]
+ASK = Request(messages=(Message("user", "请总结"),))
+CANARY_KEY = "sk-canary-0000-Zq8vTn+Wk/3=xYb7"
+CANARY_HEADER = "canary header 0000 \\ Lm5tRp&9s"
+CANARY_FIELD = "canary-field-0000-Hd2kQw7%eJ"
+
+
+class Waits:
+    """Waiting that only moves a clock; both kinds of it."""
+
+    def __init__(self) -> None:
+        self.clock = FixedClock(START_NS)
+        self.seconds: list[float] = []
+
+    def blocking(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self.clock.advance(timedelta(seconds=seconds))
+
+    async def sleep(self, seconds: float) -> None:
+        self.blocking(seconds)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeServer]:
+    with FakeServer() as running:
+        yield running
+
+
+def model_of(server: FakeServer, name: str = "fine", waits: Waits | None = None, **options: Any) -> OpenAIModel:
+    """A model of the local server that never really waits between attempts."""
+    waits = waits or Waits()
+    options.setdefault("base_url", server.base_url)
+    options.setdefault("timeout_s", 0.1 if name.endswith("timeout") else 10.0)
+    options.setdefault("stream", name.startswith(("stream-", "chunk-", "empty-finish", "split-", "comments")))
+    return OpenAIModel(
+        name, clock=waits.clock, sleep=waits.sleep, sleep_blocking=waits.blocking, **{"max_retries": 1, **options}
+    )
+
+
+def responses_of(model: Model, request: Request = ASK) -> list[Response]:
+    """All responses, through an event loop of their own."""
+
+    async def main() -> list[Response]:
+        return [response async for response in model.generate(EMPTY_CONTEXT, request)]
+
+    return asyncio.run(main())
+
+
+def call(model: OpenAIModel, request: Request = ASK, *, blocking: bool) -> list[Response]:
+    return model.generate_blocking(request) if blocking else responses_of(model, request)
+
+
+both_clients = pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocking"])
+
+
+# --- requests -------------------------------------------------------------------------------------------
+
+
+def test_roles_tool_calls_parts_and_tools_go_out_in_the_provider_s_form(server: FakeServer) -> None:
+    query = ToolCall(id="t1", name="query", arguments='{"n": 1}', extra_fields=(("extra_content", '{"a": 1}'),))
+    parts = (
+        ContentPart("text", text="看"),
+        ContentPart("image", url="data:image/png;base64,AA=="),
+        ContentPart("file", url="data:application/pdf;base64,AA==", name="a.pdf"),
+        ContentPart("file", url="file-1"),
+        ContentPart("audio", url="data:audio/wav;base64,AA=="),
+        ContentPart("video", url="https://example.com/v.mp4"),
+    )
+    request = Request(
+        messages=(
+            Message("system", "你是客服。"),
+            Message("", "没有角色", content_parts=parts),
+            Message("assistant", tool_calls=(query,), reasoning_content="想"),
+            Message("tool", "结果", tool_id="t1", tool_name="query"),
+        ),
+        tools=(
+            ToolSpec("query", "查询", '{"type": "object"}'),
+            ToolSpec("whole", declaration_json='{"type": "function", "function": {"name": "whole", "strict": true}}'),
+            ToolSpec("schema", declaration_json='{"name": "schema", "inputSchema": {"type": "object"}}'),
+            ToolSpec("bare"),
+        ),
+    )
+    model_of(server).generate_blocking(request)
+    body = server.received[-1].body
+    assert server.received[-1].path == "/v1/chat/completions"
+    assert body["model"] == "fine"
+    assert body["messages"] == [
+        {"role": "system", "content": "你是客服。"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "没有角色"},
+                {"type": "text", "text": "看"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+                {"type": "file", "file": {"file_data": "data:application/pdf;base64,AA==", "filename": "a.pdf"}},
+                {"type": "file", "file": {"file_id": "file-1"}},
+                {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+                {"type": "video_url", "video_url": {"url": "https://example.com/v.mp4"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "t1",
+                    "type": "function",
+                    "function": {"name": "query", "arguments": '{"n": 1}'},
+                    "extra_content": {"a": 1},
+                }
+            ],
+        },
+        {"role": "tool", "content": "结果", "tool_call_id": "t1"},
+    ]
+    functions = [tool["function"] for tool in body["tools"]]
+    assert functions == [
+        {"name": "query", "description": "查询", "parameters": {"type": "object"}},
+        {"name": "whole", "strict": True},
+        {"name": "schema", "description": "", "parameters": {"type": "object"}},
+        {"name": "bare", "description": "", "parameters": {"type": "object", "properties": {}}},
+    ]
+
+
+def test_generation_settings_go_out_under_their_names_and_unset_ones_not_at_all(server: FakeServer) -> None:
+    config = GenerationConfig(
+        max_tokens=50,
+        temperature=0.0,
+        top_p=0.9,
+        stop=("。",),
+        presence_penalty=0.1,
+        frequency_penalty=0.2,
+        reasoning_effort="low",
+        thinking_enabled=False,
+        thinking_tokens=16,
+    )
+    request = ASK.replace(generation_config=config, structured_output={"type": "json_object"})
+    model_of(server, max_tokens_field="max_completion_tokens").generate_blocking(request)
+    body = server.received[-1].body
+    assert {name: value for name, value in body.items() if name not in {"model", "messages"}} == {
+        "max_completion_tokens": 50,
+        "temperature": 0.0,
+        "top_p": 0.9,
+        "stop": ["。"],
+        "presence_penalty": 0.1,
+        "frequency_penalty": 0.2,
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_object"},
+        "enable_thinking": False,
+        "thinking_budget": 16,
+    }
+    model_of(server).generate_blocking(ASK)
+    assert set(server.received[-1].body) == {"model", "messages"}
+
+
+def test_headers_and_extra_fields_of_model_and_request_reach_the_wire_the_request_s_on_top(server: FakeServer) -> None:
+    model = model_of(server, headers={"x-a": "model", "x-b": "model"}, extra_fields={"one": 1, "two": 1})
+    request = ASK.replace(headers={"x-b": "request"}, extra_fields={"two": 2, "three": {"deep": [3]}})
+    for blocking in (True, False):
+        call(model, request, blocking=blocking)
+        received = server.received[-1]
+        assert (received.headers["x-a"], received.headers["x-b"]) == ("model", "request")
+        assert (received.body["one"], received.body["two"], received.body["three"]) == (1, 2, {"deep": [3]})
+
+
+@pytest.mark.parametrize(
+    ("address", "field"),
+    [("https://api.openai.com/v1", "max_completion_tokens"), ("https://api.deepseek.com/v1", "max_tokens")],
+)
+def test_the_output_limit_has_the_name_that_the_address_knows(address: str, field: str) -> None:
+    assert OpenAIModel("m", base_url=address)._form.max_tokens_field == field
+
+
+def test_system_messages_move_to_the_front_before_tailoring_when_the_cache_matters(server: FakeServer) -> None:
+    """ASM-CACHE-04."""
+    seen: list[Request] = []
+
+    def tailor(request: Request) -> Request:
+        seen.append(request)
+        return request.replace(messages=request.messages[:3])
+
+    messages = (Message("user", "一"), Message("system", "甲"), Message("user", "二"), Message("system", "乙"))
+    model_of(server, optimize_for_cache=True, tailor=tailor).generate_blocking(Request(messages=messages))
+    assert [message.content for message in seen[0].messages] == ["甲", "乙", "一", "二"]
+    assert [message["content"] for message in server.received[-1].body["messages"]] == ["甲", "乙", "一"]
+    model_of(server).generate_blocking(Request(messages=messages))
+    assert [message["content"] for message in server.received[-1].body["messages"]] == ["一", "甲", "二", "乙"]
+
+
+def test_a_model_tells_the_summarizer_its_own_input_budget(server: FakeServer) -> None:
+    """ASM-TLR-02, SUM-FIT-02."""
+    model = model_of(server, input_budget=lambda request: 100 * len(request.messages))
+    assert isinstance(model, BudgetedModel)
+    assert model.input_token_budget(ASK) == 100
+    assert model_of(server).input_token_budget(ASK) == 0
+
+
+def test_reasoning_goes_back_only_to_providers_that_want_it(server: FakeServer) -> None:
+    request = Request(messages=(Message("assistant", "好", reasoning_content="想"), Message("user", "再说")))
+    for wanted in (True, False):
+        model_of(server, sends_reasoning=wanted).generate_blocking(request)
+        assert ("reasoning_content" in server.received[-1].body["messages"][0]) is wanted
+
+
+def test_a_tool_schema_that_is_no_json_is_a_configuration_error(server: FakeServer) -> None:
+    with pytest.raises(ConfigError, match="parameters of tool q: not JSON"):
+        model_of(server).generate_blocking(ASK.replace(tools=(ToolSpec("q", parameters_json="{"),)))
+
+
+# --- answers --------------------------------------------------------------------------------------------
+
+
+@both_clients
+def test_an_answer_in_one_piece_is_one_whole_response(server: FakeServer, blocking: bool) -> None:
+    [response] = call(model_of(server), blocking=blocking)
+    assert response.choices[0].message == Message("assistant", TEXT)
+    assert response.choices[0].finish_reason == "stop"
+    assert (response.id, response.model, response.created) == ("chatcmpl-1", "served", 1_772_000_000)
+    assert response.usage == Usage(120, 12, 132, 100)
+    assert response.done
+    assert not response.is_partial
+
+
+@both_clients
+def test_a_stream_is_partial_responses_and_then_the_whole_one(server: FakeServer, blocking: bool) -> None:
+    *partial, response = call(model_of(server, stream=True), blocking=blocking)
+    assert "".join(one.choices[0].delta.content for one in partial) == TEXT
+    assert all(one.is_partial and not one.done for one in partial)
+    assert response.choices[0].message == Message("assistant", TEXT)
+    assert response.usage == Usage(120, 12, 132, 100)
+    assert server.received[-1].body["stream_options"] == {"include_usage": True}
+
+
+def test_the_request_says_whether_to_stream_unless_the_model_does(server: FakeServer) -> None:
+    wanting = ASK.replace(generation_config=GenerationConfig(stream=True))
+    assert len(model_of(server, stream=None).generate_blocking(wanting)) > 1
+    assert len(model_of(server, stream=False).generate_blocking(wanting)) == 1
+
+
+@pytest.mark.parametrize("wants", [True, False])
+def test_an_answer_in_the_other_form_than_asked_for_is_read_all_the_same(server: FakeServer, wants: bool) -> None:
+    server.script("other", streams(text_events(), *[event(whole(choices=[{"index": 0, "finish_reason": "stop"}]))]))
+    if wants:
+        server.script("other", answers(whole()))
+    responses = model_of(server, "other", stream=wants).generate_blocking(ASK)
+    assert responses[-1].choices[0].message.content == TEXT
+
+
+def test_an_instance_serves_one_event_loop_after_the_other_and_leaves_nothing_open(server: FakeServer) -> None:
+    """REL-17."""
+    model = model_of(server)
+    assert [responses_of(model)[-1].choices[0].message.content for _ in range(3)] == [TEXT] * 3
+
+    async def main() -> None:
+        async with model:
+            assert [response async for response in model.generate(EMPTY_CONTEXT, ASK)]
+
+    asyncio.run(main())
+    model.close()
+
+
+# --- faults and oddities of section 6 -------------------------------------------------------------------
+
+EXPECTED: dict[str, type[ModelError]] = {
+    "refused": ModelError,
+    "name-not-found": ModelError,
+    "tls-failure": ModelError,
+    "connect-timeout": ModelTimeoutError,
+    "reset-before-headers": ModelError,
+    "reset-in-body": ModelError,
+    "first-byte-timeout": ModelTimeoutError,
+    "between-bytes-timeout": ModelTimeoutError,
+    **dict.fromkeys(CONTEXT_LENGTH_WORDINGS, ContextLengthError),
+    "bad-request": ModelError,
+    "wrong-key": ModelAuthError,
+    "no-such-model": ModelError,
+    "rate-limit-seconds": RateLimitError,
+    "rate-limit-date": RateLimitError,
+    "rate-limit-bare": RateLimitError,
+    "server-error": ModelError,
+    "html-page": ModelError,
+    "overloaded": ModelError,
+    "content-filter": ContentFilterError,
+    "no-choices": ModelError,
+    "not-json": ModelError,
+    **dict.fromkeys(STREAM_FAULTS, ModelStreamError),
+}
+SAYS_NOTHING = ("empty-text", "white-space")
+"""To a model these are answers; a summary can't be made of them."""
+TRIED_ONCE = {*CONTEXT_LENGTH_WORDINGS, "bad-request", "wrong-key", "no-such-model", "content-filter", "tls-failure"}
+
+
+@contextmanager
+def faulty(server: FakeServer, name: str, **options: Any) -> Iterator[OpenAIModel]:
+    """A model that fails in the way of this name."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "refused":
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            yield model_of(server, name, base_url=f"http://127.0.0.1:{port}/v1", **options)
+        elif name == "name-not-found":
+
+            def unknown(*_: Any, **__: Any) -> None:
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+            patch.setattr(socket, "getaddrinfo", unknown)
+            patch.delenv("WORKBENCH_FORBID_MODEL_CALLS")
+            patch.setenv("NO_PROXY", "*")
+            yield model_of(server, name, base_url="http://nowhere.invalid/v1", **options)
+        elif name == "tls-failure":
+            yield model_of(server, name, base_url=server.base_url.replace("http:", "https:"), **options)
+        elif name == "connect-timeout":
+            listener, waiting = full_backlog()
+            yield model_of(server, name, base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1", **options)
+            for one in (listener, *waiting):
+                one.close()
+        else:
+            yield model_of(server, name, **options)
+
+
+def test_all_faults_and_oddities_of_the_list_are_here() -> None:
+    """REL-09: 8 of the connection, 10 of the status (one of them in six wordings), 5 of the body, 5 of the stream."""
+    n_wordings = len(CONTEXT_LENGTH_WORDINGS)
+    assert n_wordings == 6
+    # Three kinds of 429 are one fault of the list, and so are the six wordings.
+    assert len(EXPECTED) + len(SAYS_NOTHING) - (n_wordings - 1) == 28
+    assert set(FAULTS) <= {*EXPECTED, *SAYS_NOTHING}
+
+
+@both_clients
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_fault_is_one_typed_error_after_a_bounded_number_of_attempts(
+    server: FakeServer, name: str, blocking: bool
+) -> None:
+    """REL-09."""
+    waits = Waits()
+    before = server.n_connections
+    with faulty(server, name, waits=waits) as model, pytest.raises(ModelError) as caught:
+        call(model, blocking=blocking)
+    error = caught.value
+    assert type(error) is EXPECTED[name]
+    assert error.model == name
+    assert str(error).startswith(f"model {name}: ")
+    assert (error.__cause__, error.__context__) == (None, None)
+    n_attempts = len(waits.seconds) + 1
+    handed_on = (
+        name in STREAM_FAULTS and not blocking and name not in {"stream-cut-in-arguments", "stream-endless-line"}
+    )
+    assert n_attempts == (1 if name in TRIED_ONCE or handed_on else 2)
+    if name in FAULTS:
+        assert server.n_connections - before == n_attempts
+
+
+@pytest.mark.parametrize("name", CONTEXT_LENGTH_WORDINGS)
+def test_the_numbers_in_a_refusal_of_long_requests_are_taken_where_there_are_some(
+    server: FakeServer, name: str
+) -> None:
+    _, needed, allowed = CONTEXT_LENGTH_WORDINGS[name]
+    with pytest.raises(ContextLengthError) as caught:
+        model_of(server, name).generate_blocking(ASK)
+    assert (caught.value.needed_tokens, caught.value.max_tokens) == (needed, allowed)
+    assert caught.value.request_id == "req-1"
+
+
+@both_clients
+@pytest.mark.parametrize("name", ["stream-without-end", "stream-cut-in-arguments", "stream-broken-chunk"])
+def test_a_cut_stream_says_how_much_had_come(server: FakeServer, name: str, blocking: bool) -> None:
+    with pytest.raises(ModelStreamError) as caught:
+        call(model_of(server, name, max_retries=0), blocking=blocking)
+    assert caught.value.received_chars == (len('{"city": "B') if "arguments" in name else len(TEXT))
+
+
+@pytest.mark.parametrize("form", ["whole", "stream"])
+def test_arguments_that_the_output_limit_cut_are_an_error_and_never_an_empty_object(
+    server: FakeServer, form: str
+) -> None:
+    calls = [{"index": 0, "id": "t1", "type": "function", "function": {"name": "query", "arguments": '{"city": "B'}}]
+    body = whole(None, finish="length", message={"tool_calls": calls})
+    pieces = {**body, "choices": [{"index": 0, "delta": {"tool_calls": calls}, "finish_reason": "length"}]}
+    server.script("cut", answers(body) if form == "whole" else streams(event(pieces), event("[DONE]")))
+    with pytest.raises(ModelStreamError, match="inside the arguments of a tool call"):
+        model_of(server, "cut").generate_blocking(ASK)
+
+
+@both_clients
+@pytest.mark.parametrize("name", ODDITIES)
+def test_an_oddity_does_not_hurt_and_counts_that_cannot_be_true_are_unknown(
+    server: FakeServer, name: str, blocking: bool
+) -> None:
+    """REL-09."""
+    *_, response = call(model_of(server, name, stream="split" in name or "chunk" in name), blocking=blocking)
+    expected = "上\u2028下\x85🙂 \U0001f9ea" if name == "split-characters" else TEXT
+    assert response.choices[0].message == Message("assistant", expected)
+    assert response.choices[0].finish_reason == "stop"
+    assert response.usage == (None if "usage" in name else Usage(120, 12, 132, 100))
+
+
+def test_a_break_behind_the_whole_answer_does_not_matter(server: FakeServer) -> None:
+    def behave(connection: Any) -> None:
+        connection.head(kind="text/event-stream", Content_Length="9999")
+        connection.send(text_events() + event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+
+    server.script("early", behave)
+    response = model_of(server, "early", stream=True).generate_blocking(ASK)[-1]
+    assert response.choices[0].message.content == TEXT
+    assert response.usage is None
+
+
+# --- attempts -------------------------------------------------------------------------------------------
+
+
+@both_clients
+@pytest.mark.parametrize(
+    ("name", "waited"),
+    [
+        ("rate-limit-seconds", [7.0, 7.0]),
+        ("rate-limit-date", [5.0, 0.0]),  # the second time that moment has come
+        ("rate-limit-bare", [0.5, 1.0]),
+        ("server-error", [0.5, 1.0]),
+    ],
+)
+def test_attempts_wait_as_long_as_the_provider_asks_or_a_little_longer_each_time(
+    server: FakeServer, name: str, waited: list[float], blocking: bool
+) -> None:
+    waits = Waits()
+    with pytest.raises(ModelError) as caught:
+        call(model_of(server, name, waits=waits, max_retries=2), blocking=blocking)
+    assert waits.seconds == waited
+    if isinstance(caught.value, RateLimitError):
+        assert caught.value.retry_after_s == {"rate-limit-seconds": 7.0, "rate-limit-date": 0.0}.get(name)
+
+
+@both_clients
+def test_a_call_that_succeeds_at_last_shows_nothing_of_the_failures(server: FakeServer, blocking: bool) -> None:
+    waits = Waits()
+    server.script("weak", FAULTS["server-error"], FAULTS["stream-cut-in-arguments"], FAULTS["not-json"], right)
+    *partial, response = call(model_of(server, "weak", waits=waits, stream=True, max_retries=3), blocking=blocking)
+    assert "".join(one.choices[0].delta.content for one in partial) == response.choices[0].message.content == TEXT
+    assert waits.seconds == [0.5, 1.0, 2.0]
+
+
+def test_the_whole_time_is_bounded_also_when_the_provider_asks_to_wait(server: FakeServer) -> None:
+    """REL-09: total time no longer than configured, on a fake clock."""
+    waits = Waits()
+    before = server.calls()
+    with pytest.raises(RateLimitError):
+        model_of(server, "rate-limit-seconds", waits=waits, max_retries=50, max_total_s=20.0).generate_blocking(ASK)
+    assert waits.seconds == [7.0, 7.0]
+    assert server.calls() - before == 3
+
+
+def test_waiting_longer_than_there_is_time_is_not_begun(server: FakeServer) -> None:
+    waits = Waits()
+    server.script("later", answers(refusal("later"), "503 Service Unavailable", Retry_After="3600"))
+    with pytest.raises(ModelError, match="answered 503"):
+        model_of(server, "later", waits=waits).generate_blocking(ASK)
+    assert waits.seconds == []
+
+
+@both_clients
+def test_an_answer_that_trickles_on_and_on_ends_with_the_whole_time(server: FakeServer, blocking: bool) -> None:
+    class Ticking(FixedClock):
+        def now_ns(self) -> int:
+            self.advance(timedelta(seconds=1))
+            return super().now_ns()
+
+    def trickle(connection: Any) -> None:
+        connection.head(kind="text/event-stream")
+        for _ in range(1000):
+            connection.send(b": keep-alive\n\n")
+
+    server.script("trickle", trickle)
+    model = OpenAIModel(
+        "trickle", base_url=server.base_url, stream=True, clock=Ticking(START_NS), max_total_s=10.0, max_retries=3
+    )
+    with pytest.raises(ModelTimeoutError, match="no whole answer within 10 s"):
+        call(model, blocking=blocking)
+    assert server.calls("trickle") == (2 if blocking else 1)
+
+
+def test_no_credit_does_not_pass_by_waiting(server: FakeServer) -> None:
+    server.script("broke", answers(refusal("no credit", code="insufficient_quota"), "429 Too Many Requests"))
+    with pytest.raises(RateLimitError) as caught:
+        model_of(server, "broke").generate_blocking(ASK)
+    assert not caught.value.retryable
+    assert server.calls("broke") == 1
+
+
+def test_a_redirect_is_not_followed(server: FakeServer) -> None:
+    """SEC-15: no address but the given one is asked."""
+    server.script("moved", answers(b"", "307 Temporary Redirect", Location="http://192.0.2.1/v1/chat/completions"))
+    with pytest.raises(ModelError, match="answered 307"):
+        model_of(server, "moved").generate_blocking(ASK)
+    assert server.calls("moved") == 1
+
+
+@both_clients
+def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
+    server: FakeServer, blocking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-15."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://192.0.2.1:9")
+    assert call(model_of(server), blocking=blocking)[-1].choices[0].message.content == TEXT
+
+
+@pytest.mark.parametrize(
+    "options", [{"timeout_s": 0}, {"max_total_s": -1}, {"max_retries": -1}, {"max_retries": True}], ids=str
+)
+def test_a_limit_out_of_range_is_a_configuration_error(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        OpenAIModel("m", **options)
+
+
+def test_cancelling_ends_the_call_at_once(server: FakeServer) -> None:
+    async def main() -> None:
+        server.script("waiting", silent)
+        model = model_of(server, "waiting")
+        task = asyncio.create_task(model.generate(EMPTY_CONTEXT, ASK).__anext__())
+        while not server.calls("waiting"):
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+# --- who may be called, with which key ------------------------------------------------------------------
+
+
+def test_model_calls_that_are_switched_off_reach_this_machine_only(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-15."""
+    monkeypatch.setenv("WORKBENCH_FORBID_MODEL_CALLS", "1")
+    for blocking in (True, False):
+        with pytest.raises(ModelCallForbiddenError, match=r"calls to api\.openai\.com are switched off"):
+            call(OpenAIModel("gpt-4.1", api_key=CANARY_KEY), blocking=blocking)
+        assert call(model_of(server), blocking=blocking)
+
+
+@pytest.mark.parametrize("address", ["http://localhost:1/v1", "http://127.8.9.1/v1", "http://[::1]:8080/v1"])
+def test_this_machine_has_several_names(address: str) -> None:
+    OpenAIModel("m", base_url=address)._check_allowed()
+
+
+@pytest.mark.parametrize(
+    "address", ["http://10.0.0.1/v1", "http://localhost.example.com/v1", "http://127.0.0.1.example.com"]
+)
+def test_names_that_only_look_like_this_machine_are_others(address: str) -> None:
+    with pytest.raises(ModelCallForbiddenError):
+        OpenAIModel("m", base_url=address)._check_allowed()
+
+
+def test_the_key_comes_from_the_argument_or_the_named_variable_at_each_call(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_API_KEY", " key-1234-one \n")
+    model = model_of(server, api_key_env="TEST_API_KEY")
+    for blocking in (True, False):
+        call(model, blocking=blocking)
+        assert server.received[-1].headers["authorization"] == "Bearer key-1234-one"
+    monkeypatch.setenv("TEST_API_KEY", "key-1234-two")
+    model.generate_blocking(ASK)
+    assert server.received[-1].headers["authorization"] == "Bearer key-1234-two"
+    model_of(server, api_key=SecretStr("key-1234-three")).generate_blocking(ASK)
+    assert server.received[-1].headers["authorization"] == "Bearer key-1234-three"
+
+
+def test_openai_s_key_does_not_go_to_other_addresses_by_itself(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEC-08: a settings file names addresses, so it must not choose who gets the key."""
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY_KEY)
+    model_of(server).generate_blocking(ASK)
+    assert CANARY_KEY not in str(server.received[-1].headers)
+    model_of(server, api_key_env="OPENAI_API_KEY").generate_blocking(ASK)
+    assert server.received[-1].headers["authorization"] == f"Bearer {CANARY_KEY}"
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    model_of(server, base_url=None).generate_blocking(ASK)
+    assert server.received[-1].headers["authorization"] == f"Bearer {CANARY_KEY}"
+
+
+def test_a_missing_key_is_said_with_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORKBENCH_FORBID_MODEL_CALLS")
+    with pytest.raises(ModelAuthError, match="no key in the environment variable OPENAI_API_KEY"):
+        OpenAIModel("gpt-4.1").generate_blocking(ASK)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://user:canary-1234@example.com/v1",
+        "https://example.com/v1?key=canary-1234",
+        "ftp://example.com",
+        "example.com/v1",
+    ],
+)
+def test_an_address_that_is_none_or_holds_a_secret_is_refused_without_repeating_it(address: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        OpenAIModel("m", base_url=address)
+    assert "canary" not in str(vars(caught.value)) + str(caught.value)
+
+
+def spellings(secret: str) -> list[str]:
+    data = secret.encode()
+    return [secret, base64.b64encode(data).decode()[:-4], quote(secret, safe=""), json.dumps(secret)[1:-1], data.hex()]
+
+
+def assert_no_canary(*texts: str) -> None:
+    for text in texts:
+        for secret in (CANARY_KEY, CANARY_HEADER, CANARY_FIELD):
+            for form in spellings(secret):
+                assert form not in text
+        # Half a key is half a leak.
+        for secret in (CANARY_KEY, CANARY_HEADER, CANARY_FIELD):
+            assert secret[10:22] not in text
+
+
+def everything_about(error: BaseException) -> Iterator[str]:
+    """Texts, attributes, tracebacks with the locals of all frames, and the same of all that lies behind it."""
+    seen: set[int] = set()
+    cursors: list[BaseException | None] = [error]
+    while cursors:
+        cursor = cursors.pop()
+        if cursor is None or id(cursor) in seen:
+            continue
+        seen.add(id(cursor))
+        yield from (str(cursor), repr(cursor), repr(vars(cursor)), repr(cursor.args))
+        yield "".join(traceback.TracebackException.from_exception(cursor, capture_locals=True).format())
+        cursors += [cursor.__cause__, cursor.__context__]
+
+
+@both_clients
+@pytest.mark.parametrize("name", [*EXPECTED, *ECHOES])
+def test_no_secret_is_in_an_error_its_chain_its_traceback_or_a_log(
+    server: FakeServer, name: str, blocking: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SEC-08: also when the provider repeats what it got, in whatever spelling."""
+    caplog.set_level(logging.DEBUG)
+    request = ASK.replace(headers={"x-tenant": CANARY_HEADER}, extra_fields={"tenant": CANARY_FIELD})
+    streams_back = name in {"echo-stream", "echo-broken-stream"}
+    options: dict[str, Any] = {"stream": True} if streams_back else {}
+    with faulty(server, name, api_key=CANARY_KEY, **options) as model, pytest.raises(ModelError) as caught:
+        call(model, request, blocking=blocking)
+    if name in {*FAULTS, *ECHOES}:
+        assert server.received[-1].headers["authorization"] == f"Bearer {CANARY_KEY}"
+        assert server.received[-1].headers["x-tenant"] == CANARY_HEADER
+        assert server.received[-1].body["tenant"] == CANARY_FIELD
+    assert_no_canary(*everything_about(caught.value), caplog.text, repr(model), repr(request), str(vars(model)["_key"]))
+
+
+def test_an_error_does_not_repeat_the_conversation(server: FakeServer) -> None:
+    said = "客户王小明的订单号是 A1001，他要求在星期三之前全额退款到原来的信用卡。"
+    server.script("quoting", answers(refusal(f"Invalid content: '{said}' is not allowed"), "400 Bad Request"))
+    with pytest.raises(ModelError) as caught:
+        model_of(server, "quoting").generate_blocking(Request(messages=(Message("user", said),)))
+    assert "Invalid content: '[...]' is not allowed" in str(caught.value)
+
+
+def test_importing_the_model_does_not_load_the_client() -> None:
+    """PERF-11."""
+    code = "import sys, workbench.model.openai, workbench.replay.sources; sys.exit('openai' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60).returncode == 0
+
+
+# --- summaries over a faulty model (REL-09) -------------------------------------------------------------
+
+KEY = SessionKey("app", "user", "s")
+PARENT = Request(
+    messages=(Message("system", "你是客服。"), Message("user", "text 1"), Message("assistant", "text 2")),
+    headers={"x-tenant": CANARY_HEADER},
+    extra_fields={"tenant": CANARY_FIELD},
+)
+
+
+async def summarise(service: SessionService, use: str) -> None:
+    """Make a summary in one of the ways in which summaries are made."""
+    session = await service.get_session(KEY)
+    assert session is not None
+    if use == "queued":
+        await service.enqueue_summary_job(session)
+        await service.wait_for_summaries()
+    elif use == "intra-run":
+        asked = ToolCall(id="t1", name="look", arguments="{}")
+        main = ScriptedModel([ScriptedAnswer(tool_calls=(asked,)), "回答"])
+        agent = LLMAgent(
+            name="agent",
+            model=main,
+            tools=[FunctionTool(lambda: "found", name="look")],
+            settings=AgentSettings(sync_summary_intra_run=True),
+        )
+        runner = Runner(app_name="app", agent=agent, session_service=service)
+        events = [event async for event in runner.run("user", "s", "请看")]
+        assert events[-1].message.content == "回答"
+        await service.wait_for_summaries()
+    else:
+        ctx = context_with_cache_safe_fork_request(EMPTY_CONTEXT, PARENT) if use == "fork" else EMPTY_CONTEXT
+        await service.create_session_summary(session, ctx=ctx)
+
+
+USES = ["standalone", "fork", "queued", "intra-run"]
+N_ATTEMPTS = 2
+"""Of each model call; a summary makes at most two model calls."""
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("name", [*EXPECTED, *SAYS_NOTHING])
+def test_a_summary_that_fails_changes_nothing(server: FakeServer, name: str, use: str) -> None:
+    """REL-09: one typed error, events and old summary as before, boundary not moved, attempts bounded."""
+
+    async def main() -> None:
+        summarizer = Summarizer(
+            ScriptedModel(["旧的摘要"]), prompt="{conversation_text}", cache_safe_forking=use == "fork"
+        )
+        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
+        await session_with(service, say(1), say(2, role="assistant"))
+        await summarise(service, "standalone")
+        session = await service.get_session(KEY)
+        assert session is not None
+        for new in (say(3), say(4, role="assistant")):
+            await service.append_event(session, new)
+        old, events = session.summaries[""], await service.list_events(KEY)
+        assert old.summary == "旧的摘要"
+        before = server.n_connections
+        with faulty(server, name, max_retries=N_ATTEMPTS - 1) as model:
+            summarizer.set_model(model)
+            if use in {"standalone", "fork"}:
+                with pytest.raises(SummaryError) as caught:
+                    await summarise(service, use)
+                check_failure(caught.value, name)
+            else:
+                await summarise(service, use)
+            await model.aclose()
+        after = await service.get_session(KEY)
+        assert after is not None
+        assert after.summaries == {"": old}
+        assert (await service.list_events(KEY))[: len(events)] == events
+        n_connections = server.n_connections - before
+        n_summaries = 1 if use in {"standalone", "fork"} else 3 if use == "intra-run" else 1
+        assert n_connections <= 2 * N_ATTEMPTS * n_summaries
+        if name in FAULTS and use in {"standalone", "fork"}:
+            assert n_connections == expected_attempts(name)
+        await service.close()
+
+    asyncio.run(main())
+
+
+def check_failure(error: SummaryError, name: str) -> None:
+    assert type(error) is (EmptySummaryError if name in SAYS_NOTHING else SummaryModelError)
+    assert str(error).startswith("session s: ")
+    if name in EXPECTED:
+        behind = error.__cause__
+        assert behind is not None
+        assert type(behind.__cause__) is EXPECTED[name]
+
+
+def expected_attempts(name: str) -> int:
+    """A request that is too long, and an empty answer, get a second call (SUM-CALL-03)."""
+    if name in CONTEXT_LENGTH_WORDINGS or name in SAYS_NOTHING:
+        return 2
+    handed_on = {"stream-without-end", "stream-broken-chunk", "stream-error-object"}
+    return 1 if name in TRIED_ONCE or name in handed_on else N_ATTEMPTS
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("name", ["fine", *ODDITIES])
+def test_a_summary_over_an_oddity_is_complete(server: FakeServer, name: str, use: str) -> None:
+    """REL-09."""
+
+    async def main() -> None:
+        model = model_of(server, name)
+        summarizer = Summarizer(model, prompt="{conversation_text}", cache_safe_forking=use == "fork")
+        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
+        await session_with(service, say(1), say(2, role="assistant"))
+        await summarise(service, use)
+        session = await service.get_session(KEY)
+        assert session is not None
+        expected = "上\u2028下\x85🙂 \U0001f9ea" if name == "split-characters" else TEXT
+        assert session.summaries[""].summary == expected
+        await service.close()
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_too_long_is_tried_once_more_at_half_the_budget(server: FakeServer) -> None:
+    """REL-09, SUM-CALL-03."""
+
+    async def main() -> None:
+        server.script("short", FAULTS["context-llama-cpp"], saying("短的摘要"))
+        model = model_of(server, "short", context_window=1000)
+        summarizer = Summarizer(model, prompt="{conversation_text}")
+        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
+        await session_with(service, say(1, "话" * 2400), say(2, role="assistant"))
+        await summarise(service, "standalone")
+        session = await service.get_session(KEY)
+        assert session is not None
+        assert session.summaries[""].summary == "短的摘要"
+        lengths = [len(one.body["messages"][-1]["content"]) for one in server.received if one.body["model"] == "short"]
+        assert len(lengths) == 2
+        assert lengths[1] <= 4 * 350 < lengths[0]
+        await service.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["fine", "wrong-key", "stream-error-object", *ECHOES[:5]])
+def test_a_fork_sends_the_parent_s_headers_and_fields_to_the_wire_only(
+    server: FakeServer, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SEC-08: not into errors with all their frames' locals, logs, reports or cassettes."""
+    caplog.set_level(logging.DEBUG)
+    told: list[str] = []
+
+    async def main() -> None:
+        model = model_of(server, name, api_key=CANARY_KEY, stream="stream" in name)
+        recorder = CassetteModel(Cassette(tmp_path / "answers.jsonl"), model, "auto")
+        summarizer = Summarizer(
+            recorder,
+            prompt="{conversation_text}",
+            cache_safe_forking=True,
+            report_hook=lambda ctx, report: told.append(repr(report)),
+        )
+        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
+        await session_with(service, say(1), say(2, role="assistant"))
+        try:
+            await summarise(service, "fork")
+        except SummaryError as error:
+            told.extend(everything_about(error))
+        await service.close()
+
+    asyncio.run(main())
+    received = server.received[-1]
+    assert received.headers["authorization"] == f"Bearer {CANARY_KEY}"
+    assert received.headers["x-tenant"] == CANARY_HEADER
+    assert received.body["tenant"] == CANARY_FIELD
+    files = [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()]
+    assert (len(files), len(told) > 0) == (1 if name == "fine" else 0, True)
+    assert_no_canary(caplog.text, *told, *files)
+
+
+def test_usage_that_cannot_be_true_is_no_number_in_the_report(server: FakeServer) -> None:
+    """REL-09, SUM-REP-06."""
+    reports: list[tuple[int, int]] = []
+
+    async def main() -> None:
+        for name in ("fine", "usage-absurd"):
+            summarizer = Summarizer(
+                model_of(server, name),
+                prompt="{conversation_text}",
+                report_hook=lambda ctx, report: reports.append((report.call.prompt_tokens, report.call.cached_tokens)),
+            )
+            service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
+            await session_with(service, say(1))
+            await summarise(service, "standalone")
+            await service.close()
+
+    asyncio.run(main())
+    assert reports == [(120, 100), (0, 0)]
+    assert usage()["prompt_tokens"] == 120
