@@ -95,9 +95,7 @@ def bench_linear() -> None:
 
 
 def _session(n_events: int) -> tuple[SessionService, Any]:
-    service = SessionService(
-        InMemoryStore(), settings=ServiceSettings(event_limit=0), clock=FixedClock(10**18)
-    )
+    service = SessionService(InMemoryStore(), settings=ServiceSettings(event_limit=0), clock=FixedClock(10**18))
 
     async def fill() -> Any:
         session = await service.create_session("app", "user", "s")
@@ -105,7 +103,8 @@ def _session(n_events: int) -> tuple[SessionService, Any]:
             role = "user" if n % 2 == 0 else "assistant"
             message = Message(role=role, content=f"message {n} " * 20)
             await service.append_event(
-                session, Event(id=f"e{n}", author=role, time_ns=10**18 + n, response=response_of(message), filter_key="app")
+                session,
+                Event(id=f"e{n}", author=role, time_ns=10**18 + n, response=response_of(message), filter_key="app"),
             )
         return session
 
@@ -117,15 +116,19 @@ def bench_turn() -> None:
     costs = {}
     for n_events in (200, 10_000):
         _, session = _session(n_events)
-        summarizer = Summarizer(
-            SizedModel(10, SimpleTokenCounter()), event_threshold=10**6, token_threshold=10**9
-        )
+        summarizer = Summarizer(SizedModel(10, SimpleTokenCounter()), event_threshold=10**6, token_threshold=10**9)
 
         async def turns(n: int, session: Any = session, summarizer: Summarizer = summarizer) -> None:
             for i in range(n):
                 message = Message(role="user", content=f"new {i}")
                 session.append(
-                    Event(id=f"n{i}", author="user", time_ns=2 * 10**18 + i, response=response_of(message), filter_key="app")
+                    Event(
+                        id=f"n{i}",
+                        author="user",
+                        time_ns=2 * 10**18 + i,
+                        response=response_of(message),
+                        filter_key="app",
+                    )
                 )
                 temporary = delta_session(session, filter_key="app", boundary=None, scope="app", now_ns=3 * 10**18)
                 await summarizer.should_summarize_with_context(EMPTY_CONTEXT, temporary)
@@ -146,7 +149,8 @@ def bench_sessions() -> None:
             session = await service.create_session("app", "user", f"s{n}")
             message = Message(role="user", content="hello")
             await service.append_event(
-                session, Event(id=f"e{n}", author="user", time_ns=n + 1, response=response_of(message), filter_key="app")
+                session,
+                Event(id=f"e{n}", author="user", time_ns=n + 1, response=response_of(message), filter_key="app"),
             )
             if n < 10:
                 await service.enqueue_summary_job(session, "app")

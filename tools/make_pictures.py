@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from pathlib import Path
 
 from option_table import README, with_section
 

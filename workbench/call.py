@@ -23,9 +23,7 @@ class CallContext:
 
     def with_value(self, key: Hashable, value: Any) -> CallContext:
         """A copy that also holds `value` under `key`."""
-        child = CallContext.__new__(CallContext)
-        child._values = {**self._values, key: value}
-        return child
+        return CallContext({**self._values, key: value})
 
     def value(self, key: Hashable, default: Any = None) -> Any:
         """What `key` holds, or `default`."""

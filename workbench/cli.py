@@ -35,10 +35,9 @@ class _Parser(argparse.ArgumentParser):
             hint = nearest_name(wrong, self._option_string_actions)
         elif "invalid choice: " in message:
             wrong = message.split("invalid choice: ")[1].split("'")[1]
-            for action in self._actions:
-                if isinstance(action, argparse._SubParsersAction):
-                    message = f"unknown command {wrong!r}"
-                    hint = nearest_name(wrong, action.choices) or "see `workbench --help`"
+            if wrong not in _COMMANDS and "COMMAND" in message:
+                message = f"unknown command {wrong!r}"
+                hint = nearest_name(wrong, _COMMANDS) or "see `workbench --help`"
         raise ConfigError(message, hint=hint or f"see `{self.prog} --help`")
 
 
@@ -115,7 +114,7 @@ def _demo(options: argparse.Namespace) -> int:
         return _print_json({"runs": runs.facts(), "problems": [], "report": str(_report(runs, options.report))})
     _print_runs(runs)
     print(f"\nreport: {_report(runs, options.report)}")
-    print(f"runs:   {options.runs}  (look inside with: workbench sql \"SELECT * FROM calls LIMIT 5\")")
+    print(f'runs:   {options.runs}  (look inside with: workbench sql "SELECT * FROM calls LIMIT 5")')
     return 0
 
 

@@ -257,9 +257,7 @@ class RunConfig(Settings):
         """Every value as it is in force, the profile's switches included, without the name."""
         values = self.model_dump(mode="json", exclude={"name"})
         profile = self.engine_profile
-        values["engine"] = {
-            field: getattr(profile, field) for field in sorted(profile.__slots__) if field != "name"
-        }
+        values["engine"] = {field: getattr(profile, field) for field in sorted(profile.__slots__) if field != "name"}
         return values
 
     @property
@@ -311,7 +309,7 @@ def _set_path(values: dict[str, Any], path: list[str], value: Any) -> None:
 
 def _with_nulls(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
     """TOML has no null: the text `none` stands for it where the schema allows it (WB-CFG-03)."""
-    result = {}
+    result: dict[str, Any] = {}
     for name, value in values.items():
         field = model.model_fields.get(name)
         annotation = field.annotation if field is not None else None

@@ -29,7 +29,7 @@ class Finding(NamedTuple):
 
 def examine() -> list[Finding]:
     """Everything that a command of the workbench may need."""
-    findings = [
+    return [
         Finding("workbench", True, __version__),
         Finding("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *(_package(name) for name in _PACKAGES),
@@ -38,7 +38,6 @@ def examine() -> list[Finding]:
         _browser(),
         _endpoint(),
     ]
-    return findings
 
 
 def _package(name: str) -> Finding:

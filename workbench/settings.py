@@ -66,9 +66,7 @@ def config_error_from(error: ValidationError, model: type[BaseModel], *, where: 
         return ConfigError(f"{prefix}{field}: unknown", field=field, value=fault["input"], hint=hint)
     if isinstance(cause := fault.get("ctx", {}).get("error"), ConfigError):
         inner = ".".join(part for part in (field, cause.field) if part)
-        return ConfigError(
-            f"{prefix}{cause}", field=inner, value=cause.value, allowed=cause.allowed, hint=cause.hint
-        )
+        return ConfigError(f"{prefix}{cause}", field=inner, value=cause.value, allowed=cause.allowed, hint=cause.hint)
     allowed = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     value = "missing" if fault["type"] == "missing" else repr(fault["input"])
     return ConfigError(

@@ -106,9 +106,7 @@ class SimpleTokenCounter:
         if message.content_parts:
             total += _text_parts(message.content_parts)
         for call in message.tool_calls:
-            total += (
-                len(call.type) + len(call.id) + len(call.name) + len(call.description) + len(call.arguments)
-            )
+            total += len(call.type) + len(call.id) + len(call.name) + len(call.description) + len(call.arguments)
         return total
 
     def count_tokens(self, ctx: CallContext, message: Message) -> int:
@@ -214,7 +212,7 @@ def get_token_counter() -> TokenCounter:
 
 def set_token_counter(counter: TokenCounter | None) -> None:
     """Set the process-wide counter for every later check and estimate; None restores the default (SUM-TOK-06)."""
-    global _process_counter
+    global _process_counter  # noqa: PLW0603 - the one process-wide counter that the specification asks for
     _process_counter = SimpleTokenCounter() if counter is None else counter
 
 
@@ -280,8 +278,8 @@ def load_encoding(model_name: str) -> tiktoken.Encoding:
 
 def default_cache_folder() -> Path:
     """Where this package keeps unpacked vocabularies."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "session-summary-workbench" / "tiktoken"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "session-summary-workbench" / "tiktoken"
 
 
 def find_vocabulary(name: str) -> str:
@@ -358,7 +356,7 @@ def _write_vocabulary(folder: Path, file_name: str, data: bytes) -> Path:
             handle, temporary = tempfile.mkstemp(dir=target)
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            os.replace(temporary, target / file_name)
+            Path(temporary).replace(target / file_name)
         except OSError:
             continue
         return target

@@ -52,7 +52,9 @@ SOURCE_BOUNDARY_NOTE: Final = (
 
 
 # Replaces a tool result in payload omission (SUM-FIT-07); the fields come in between.
-OMITTED_RESULT_HEAD: Final = "[The tool call had completed; its result has been left out of this summary request so it fits: "
+OMITTED_RESULT_HEAD: Final = (
+    "[The tool call had completed; its result has been left out of this summary request so it fits: "
+)
 OMITTED_RESULT_TAIL: Final = ".]"
 
 RUNES: Final = {

@@ -22,7 +22,9 @@ def calls(*names: str, text: str = "", first_id: int = 1) -> ScriptedAnswer:
     return ScriptedAnswer(content=text, tool_calls=tool_calls)
 
 
-def agent_of(model: ScriptedModel, *, settings: Any = None, compaction: Any = None, tailoring: Any = None, **kwargs: Any) -> LLMAgent:
+def agent_of(
+    model: ScriptedModel, *, settings: Any = None, compaction: Any = None, tailoring: Any = None, **kwargs: Any
+) -> LLMAgent:
     return LLMAgent(
         name="agent",
         model=model,

@@ -121,7 +121,13 @@ def test_near_the_window_one_summary_is_tried_before_the_call_and_the_request_re
 
 @pytest.mark.parametrize(
     ("window", "ratio", "override", "fires"),
-    [(4000, 0.5, 0, True), (4300, 0.5, 0, False), (100_000, 0.5, 4000, True), (10_000, 0.1, 0, True), (1024, 0.1, 0, True)],
+    [
+        (4000, 0.5, 0, True),
+        (4300, 0.5, 0, False),
+        (100_000, 0.5, 4000, True),
+        (10_000, 0.1, 0, True),
+        (1024, 0.1, 0, True),
+    ],
 )
 def test_the_threshold_is_a_share_of_the_window_and_at_least_two_thousand(
     window: int, ratio: float, override: int, fires: bool
@@ -287,6 +293,6 @@ def test_tailoring_happens_last_and_the_trace_knows_what_went() -> None:
         assert sent.kept is not None
         assert len(sent.request.messages) < len(sent.assembly)
         assert sent.request.messages[-1].content == "question"
-        assert [e.message.content for e in await service.list_events(KEY)][0] == LONG
+        assert (await service.list_events(KEY))[0].message.content == LONG
 
     asyncio.run(main())

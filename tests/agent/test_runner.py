@@ -180,7 +180,11 @@ def test_the_model_of_a_run_is_the_given_one_else_the_named_one_else_the_agents(
 
 def test_given_messages_fill_an_empty_session_only_and_the_current_one_is_not_stored_twice() -> None:
     """ASM-RUN-11."""
-    history = [Message(role="user", content="old"), Message(role="assistant", content="answer"), Message(role="user", content="now")]
+    history = [
+        Message(role="user", content="old"),
+        Message(role="assistant", content="answer"),
+        Message(role="user", content="now"),
+    ]
 
     async def main() -> None:
         service = service_of()
@@ -274,8 +278,18 @@ def test_on_demand_tools_find_and_load_what_a_summary_hid() -> None:
         service = service_of()
         await session_with(service, say(1, "订单号 ZX-4471 已付款"), say(2, role="assistant"))
         answers = [
-            ScriptedAnswer(tool_calls=(calls("session_search").tool_calls[0].__class__(id="a", name="session_search", arguments='{"query": "ZX-4471", "scope": "current_session"}'),)),
-            ScriptedAnswer(tool_calls=(calls("x").tool_calls[0].__class__(id="b", name="session_load", arguments=load),)),
+            ScriptedAnswer(
+                tool_calls=(
+                    calls("session_search")
+                    .tool_calls[0]
+                    .__class__(
+                        id="a", name="session_search", arguments='{"query": "ZX-4471", "scope": "current_session"}'
+                    ),
+                )
+            ),
+            ScriptedAnswer(
+                tool_calls=(calls("x").tool_calls[0].__class__(id="b", name="session_load", arguments=load),)
+            ),
             "done",
         ]
         model = ScriptedModel(answers)

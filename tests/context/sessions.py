@@ -82,8 +82,12 @@ class Storyteller:
         calls = []
         for _ in range(n_calls):
             call_id = f"c{self.rng.randint(0, 3)}" if self.wild() else f"c{self.n_events}-{len(calls)}"
-            name = self.rng.choice(["read", "search", "shell", "session_load", ""] if self.wild() else ["read", "shell"])
-            arguments = self.rng.choice(['{"a":1}', "", "{oops", '{"b":"' + "y" * 90 + '"}'] if self.wild() else ['{"a":1}'])
+            name = self.rng.choice(
+                ["read", "search", "shell", "session_load", ""] if self.wild() else ["read", "shell"]
+            )
+            arguments = self.rng.choice(
+                ['{"a":1}', "", "{oops", '{"b":"' + "y" * 90 + '"}'] if self.wild() else ['{"a":1}']
+            )
             calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
             self.open_calls.append((call_id, name))
             self.old_calls.append((call_id, name))

@@ -322,7 +322,7 @@ def echoing(connection: Connection) -> None:
     elif where == "stream":
         streams(text_events(), event(refusal(text)))(connection)
     elif where == "broken-stream":
-        streams(event(chunk(text)), f"data: {text}\n\n".encode())(connection)
+        streams(text_events(), f"data: {text}\n\n".encode())(connection)
 
 
 ECHOES = [f"echo-{where}" for where in ("body", "page", "answer", "stream", "broken-stream")]
@@ -409,7 +409,7 @@ def read_request(raw: socket.socket) -> Received | None:
     data = b""
     while b"\r\n\r\n" not in data:
         piece = raw.recv(65_536)
-        if not piece or data[:1] == b"\x16":  # a TLS greeting
+        if not piece or piece[:1] == b"\x16":  # nothing, or a TLS greeting
             return None
         data += piece
     head, _, body = data.partition(b"\r\n\r\n")

@@ -75,8 +75,8 @@ def summary_of(text, limit=0, **settings):
 
 def ledger_of(summary):
     """Class -> values of a summary's ledger."""
-    pairs = (line.split(": ", 1) for line in summary.splitlines())
-    return {kind: values.split(", ") for kind, values in pairs if kind in KINDS}
+    parts = (line.partition(": ") for line in summary.splitlines())
+    return {kind: values.split(", ") for kind, _, values in parts if kind in KINDS}
 
 
 # --- what is kept --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from workbench.config import RunConfig
 from workbench.recordings import Recordings, load_recordings
 
-WORDS = "订单 物流 退款 发票 地址 电话 客服 会员 积分 优惠 型号 保修".split()
+WORDS = ["订单", "物流", "退款", "发票", "地址", "电话", "客服", "会员", "积分", "优惠", "型号", "保修"]
 
 
 def chat(n_turns: int, *, ident: str = "c1", tools: bool = True) -> dict[str, Any]:
@@ -67,6 +67,4 @@ def config(**values: Any) -> RunConfig:
 def summarising(name: str = "summaries", *, token: int = 300, mode: str = "system", **values: Any) -> RunConfig:
     """Summaries after `token` new tokens."""
     agent = {"add_session_summary": True, "summary_injection_mode": mode, **values.pop("agent", {})}
-    return config(
-        name=name, summarizer={"max_summary_words": 40}, trigger={"token": token}, agent=agent, **values
-    )
+    return config(name=name, summarizer={"max_summary_words": 40}, trigger={"token": token}, agent=agent, **values)

@@ -17,7 +17,9 @@ def test_a_part_holds_role_content_calls_and_ids_in_a_fixed_order() -> None:
     """WB-CACHE-01."""
     call = ToolCall(id="c1", name="find", arguments='{"q": "汉"}')
     text = part_text(Message(role="assistant", content="看看", tool_calls=(call,)))
-    assert text == '<|assistant|>\n看看\n[{"arguments":"{\\"q\\": \\"汉\\"}","id":"c1","name":"find","type":"function"}]\n'
+    assert (
+        text == '<|assistant|>\n看看\n[{"arguments":"{\\"q\\": \\"汉\\"}","id":"c1","name":"find","type":"function"}]\n'
+    )
     assert part_text(Message(role="tool", content="ok", tool_id="c1", tool_name="find")) == "<|tool|>\nok\nfind c1\n"
 
 
@@ -65,7 +67,9 @@ def test_a_seeded_prefix_of_another_conversation_counts_as_seen() -> None:
     assert first.tokens == len("<|system|>\nhello\n")
 
 
-PARTS = st.lists(st.sampled_from(["<|u|>\na\nb\n", "<|u|>\na\nc\n", "<|s|>\na\n", "<|u|>\n", "<|u|>\na\nb\nd\n"]), max_size=6)
+PARTS = st.lists(
+    st.sampled_from(["<|u|>\na\nb\n", "<|u|>\na\nc\n", "<|s|>\na\n", "<|u|>\n", "<|u|>\na\nb\nd\n"]), max_size=6
+)
 
 
 @given(st.lists(PARTS.filter(bool), min_size=1, max_size=8))

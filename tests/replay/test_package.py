@@ -14,8 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 @pytest.mark.parametrize(
     "imports",
     [
-        "import workbench as wb",
-        "import workbench.replay.trace; import workbench as wb",
         "from workbench.replay.runs import load_runs; import workbench as wb",
         "import workbench as wb; wb.replay; import workbench.replay.trace",
     ],

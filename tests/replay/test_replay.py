@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.replay.conftest import chat, config, summarising
+from workbench.agent.flow import SentRequest
 from workbench.build import billing_counter, engine_counter
 from workbench.call import EMPTY_CONTEXT
 from workbench.errors import ConfigError, ReplayError
@@ -21,7 +22,6 @@ from workbench.recordings import Recordings
 from workbench.replay.cache import common_prefix_tokens, part_text, tools_text
 from workbench.replay.conversation import replay_conversation
 from workbench.replay.meter import CallFacts
-from workbench.agent.flow import SentRequest
 from workbench.replay.replay import replay
 from workbench.replay.runs import FACT_NAMES, load_runs, query_runs
 from workbench.replay.trace import TABLES
@@ -212,9 +212,7 @@ def test_a_killed_replay_resumes_and_ends_with_the_same_trace(
     source = tmp_path / "chats.jsonl"
     undisturbed = replay(recordings, summarising(), runs=tmp_path / "whole", progress=False)["summaries"]
     folder = tmp_path / "killed"
-    process = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(source), str(folder)], cwd=Path(__file__).parents[2]
-    )
+    process = subprocess.Popen([sys.executable, "-c", _KILLED, str(source), str(folder)], cwd=Path(__file__).parents[2])
     partial = folder / f"{undisturbed.run_id}.partial.duckdb"
     deadline = time.monotonic() + 60
     while not (partial.exists() and partial.stat().st_size > 20_000) and process.poll() is None:
@@ -228,8 +226,6 @@ def test_a_killed_replay_resumes_and_ends_with_the_same_trace(
     assert resumed.facts == undisturbed.facts
 
 
-def test_a_conversation_id_that_occurs_twice_gets_a_number(
-    recorded: Callable[..., Recordings], tmp_path: Path
-) -> None:
+def test_a_conversation_id_that_occurs_twice_gets_a_number(recorded: Callable[..., Recordings], tmp_path: Path) -> None:
     run = replay(recorded(chat(2), chat(3, tools=False)), config(name="a"), runs=tmp_path, progress=False)["a"]
     assert [row["conversation"] for row in run.rows("conversations")] == ["c1", "c1~2"]

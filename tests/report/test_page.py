@@ -128,7 +128,8 @@ def two_runs(names: tuple[str, str], conversations: list[str]) -> dict[str, Fake
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, FakeRun]:
-    return fake_runs((24, 9, 2))
+    found = fake_runs((24, 9, 2))
+    return {name: found[name] for name in ("no summary", "today", "1.3 chars/token · user")}
 
 
 @pytest.fixture(scope="module")
@@ -199,8 +200,10 @@ def test_causes_of_breaks_are_summed_per_configuration(runs, structure):
     """WB-CACHE-03."""
     rows = runs["today"].rows("calls")
     lost = sum(row["lost_tokens"] for row in rows if row["break_cause"] == "summary_appeared")
-    words = "|".join(structure.text)
-    assert f"a first summary took the place of history|{number(lost)}" in words or number(lost) in words.split("|")
+    cause = structure.text.index("a first summary took the place of history")
+    row = structure.text[cause : cause + 12]
+    assert lost
+    assert number(lost) in row
 
 
 def test_each_conversation_links_to_its_calls(runs, structure):
@@ -317,9 +320,10 @@ def test_figures_are_there_in_light_and_dark_and_name_nothing_outside(document, 
         assert "<text" not in svg, "text is outlines, so no face is needed"
 
 
-def test_equal_runs_give_equal_pages(runs, document):
+def test_equal_runs_give_equal_pages():
     """WB-RPL-09."""
-    assert html_document(runs, notes=["A note."], problems=["a.jsonl:17: no timestamp"]) == document
+    first, second = (html_document({"today": fake_run("today", {"客服-01": 6})}) for _ in range(2))
+    assert first == second
 
 
 def test_the_file_is_written_and_its_place_returned(tmp_path, monkeypatch):

@@ -34,10 +34,14 @@ def say(n: int, text: str = "", *, role: str = "user", key: str = "app", **field
 def call_event(n: int, call_id: str, *, key: str = "app") -> Event:
     call = ToolCall(id=call_id, name="tool", arguments="{}")
     message = Message(role="assistant", tool_calls=(call,))
-    return Event(id=f"e{n}", author="agent", time_ns=START_NS + n * SECOND, response=response_of(message), filter_key=key)
+    return Event(
+        id=f"e{n}", author="agent", time_ns=START_NS + n * SECOND, response=response_of(message), filter_key=key
+    )
 
 
-def service_of(model: Any = None, *, clock: Any = None, settings: dict[str, Any] | None = None, **kwargs: Any) -> SessionService:
+def service_of(
+    model: Any = None, *, clock: Any = None, settings: dict[str, Any] | None = None, **kwargs: Any
+) -> SessionService:
     """A service over a fresh in-memory store; with a model, a summarizer that always fires."""
     options = {"event_limit": 0, **(settings or {})}
     summarizer = kwargs.pop("summarizer", None)

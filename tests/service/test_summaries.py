@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -194,10 +195,8 @@ class Swallowing:
         return True
 
     async def summarize(self, session: Session, *, ctx: CallContext = EMPTY_CONTEXT) -> str:
-        try:
+        with suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            pass
         return "too late"
 
     def set_prompt(self, prompt: str) -> None:
@@ -215,9 +214,7 @@ def test_a_text_that_comes_after_the_job_was_cancelled_is_thrown_away() -> None:
 
     async def main() -> None:
         watch = Watch()
-        service = service_of(
-            summarizer=Swallowing(), settings={"summary_job_timeout_s": 0.01}, observer=watch
-        )
+        service = service_of(summarizer=Swallowing(), settings={"summary_job_timeout_s": 0.01}, observer=watch)
         session = await session_with(service, say(1))
         await service.enqueue_summary_job(session)
         await service.wait_for_summaries()
@@ -642,10 +639,8 @@ def test_every_event_is_covered_exactly_once_and_the_boundary_never_moves_back(s
                 await service.append_event(session, say(n // 3, f"t{n}", id=f"e{n}"))
                 n += 1
                 continue
-            try:
+            with suppress(SummaryError):
                 await service.create_session_summary(session, force=mode == "force")
-            except SummaryError:
-                pass
             summary = session.summaries.get("")
             boundary = summary.boundary if summary is not None else None
             position = session.position_of(boundary.last_event_id) if boundary is not None else None

@@ -28,7 +28,13 @@ def test_an_allowlist_is_stripped_and_an_empty_one_allows_no_branch() -> None:
 
 @pytest.mark.parametrize(
     ("key", "allowed"),
-    [("my-app/tool", True), ("my-app/tool/search", True), ("my-app", True), ("my-app/toolbox", False), ("other-app/tool", False)],
+    [
+        ("my-app/tool", True),
+        ("my-app/tool/search", True),
+        ("my-app", True),
+        ("my-app/toolbox", False),
+        ("other-app/tool", False),
+    ],
 )
 def test_an_entry_allows_its_ancestors_and_descendants(key: str, allowed: bool) -> None:
     """SUM-CAS-03."""

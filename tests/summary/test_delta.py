@@ -332,8 +332,9 @@ def test_sums_of_trimmed_events_are_forgotten():
     for number in range(5000):
         live.append(user(f"m {number}", id=f"e{number}", at=number, filter_key="app"))
         live.drop_oldest(len(live.events) - 100)
-        temporary = delta_from(live, None)
-        delta_of(temporary, counts_head=False).tokens(EMPTY_CONTEXT, COUNTERS[1])
+        if number % 25 == 24:
+            temporary = delta_from(live, None)
+            delta_of(temporary, counts_head=False).tokens(EMPTY_CONTEXT, COUNTERS[1])
     kept = temporary.tally(tally.Rule("", "", "app"))
     assert len(kept._positions) < 2000
     assert all(len(sums._positions) < 2000 for sums in kept._lines[COUNTERS[1].counter_id])

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.agent.agent import LLMAgent
-from workbench.agent.sub_agents import CurrentInvocation, TRANSFER_TOOL, child_state, transfer_result, transfer_spec
+from workbench.agent.sub_agents import TRANSFER_TOOL, CurrentInvocation, child_state, transfer_result, transfer_spec
 from workbench.agent.tools import TOOL_ERROR_PREFIX, ToolRound
 from workbench.call import EMPTY_CONTEXT, CallContext
 from workbench.clock import Clock
@@ -295,7 +295,8 @@ class LLMFlow:
             messages = tuple(m for m in (a if a is not None else next(rest, None) for a in answers) if m is not None)
         if messages:
             yield state.new_event(
-                response_of(*messages, object="tool.response", done=False), skip_summarization=outcome.skip_summarization
+                response_of(*messages, object="tool.response", done=False),
+                skip_summarization=outcome.skip_summarization,
             )
 
     async def _own_answer(self, state: InvocationState, call: ToolCall) -> Message | None:
@@ -377,9 +378,7 @@ class LLMFlow:
             return False
         if not request.messages:
             return False
-        window = resolve_context_window(
-            override=state.model_context_window, model=state.model, fallback=UNKNOWN_WINDOW
-        )
+        window = resolve_context_window(override=state.model_context_window, model=state.model, fallback=UNKNOWN_WINDOW)
         threshold = min(max(int(window * compaction.threshold_ratio), PRE_CALL_MINIMUM_TOKENS), window)
         counter = state.agent.compaction_counter
         try:

@@ -182,7 +182,8 @@ class Runner:
         """Store seed history and the current turn (ASM-RUN-11, -14)."""
         seed = list(options.messages) if not state.session.events else []
         current_is_seeded = bool(seed) and _last_spoken(seed) == message
-        seed_ids, turn_ids = [], []
+        seed_ids: list[str] = []
+        turn_ids: list[str] = []
         for i, past in enumerate(seed):
             is_current = current_is_seeded and past == message and past is _last_spoken(seed)
             event = await self._store_input(state, past)

@@ -40,9 +40,7 @@ class AgentTool:
 
     def __init__(self, agent: LLMAgent) -> None:
         self.agent = agent
-        self.spec = ToolSpec(
-            name=agent.name, description=agent.description, parameters_json=_REQUEST_SCHEMA
-        )
+        self.spec = ToolSpec(name=agent.name, description=agent.description, parameters_json=_REQUEST_SCHEMA)
 
     async def call(self, ctx: CallContext, arguments: str) -> Any:
         from workbench.agent.flow import LLMFlow

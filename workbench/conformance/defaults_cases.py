@@ -37,6 +37,43 @@ _AGENT = context_settings.AgentSettings()
 _COMPACTION = context_settings.CompactionSettings()
 _TAILORING = context_settings.TailoringSettings()
 
+
+def _default_checks() -> list[Any]:
+    return [None] * Summarizer(ScriptedModel()).metadata()["check_functions"]
+
+
+def _requests_of_empty_answers() -> list[Request]:
+    """What a summarizer sends to a model that always answers with nothing."""
+    model = ScriptedModel([ScriptedAnswer(content="")])
+    event = Event(id="e1", author="user", time_ns=1, response=response_of(Message(role="user", content="hello")))
+    session = Session(app_name="app", user_id="user", id="session", events=[event])
+
+    async def summarize() -> None:
+        with suppress(EmptySummaryError):
+            await Summarizer(model).summarize(session)
+
+    asyncio.run(summarize())
+    return model.requests
+
+
+def _metrics() -> dict[str, list[str]]:
+    """Metric and unit of each kind of check, as evaluating one reports them."""
+    session = Session(app_name="app", user_id="user", id="session")
+    run = checkers.CheckRun(EMPTY_CONTEXT, session, delta_of(session, counts_head=False))
+    kinds: dict[str, Any] = {
+        "event_threshold": checkers.check_event_threshold(1),
+        "time_threshold": checkers.check_time_threshold(timedelta(seconds=1)),
+        "token_threshold": checkers.check_token_threshold(1),
+        "context_threshold": checkers.check_context_threshold(),
+        "custom": checkers.checks_all([]),
+    }
+    found = {}
+    for name, checker in kinds.items():
+        check = checker.measure(run)
+        found[name] = [check.metric, check.unit]
+    return found
+
+
 _VALUES: dict[str, Callable[[], Any]] = {
     "simple_token_counter.runes_per_token": lambda: DEFAULT_RUNES_PER_TOKEN,
     "simple_token_counter.minimum_for_non_empty_message": lambda: MIN_TOKENS_NON_EMPTY,
@@ -44,7 +81,7 @@ _VALUES: dict[str, Callable[[], Any]] = {
     "summarizer.cache_safe_forking": lambda: _SUMMARY.cache_safe_forking,
     "summarizer.hook_abort_on_error": lambda: _SUMMARY.hook_abort_on_error,
     "summarizer.skip_recent": lambda: _SUMMARY.skip_recent,
-    "summarizer.checks": lambda: _default_checks(),
+    "summarizer.checks": _default_checks,
     "context_threshold.ratio": lambda: checkers.ContextThreshold().ratio,
     "context_threshold.min_tokens": lambda: checkers.ContextThreshold().min_tokens,
     "context_threshold.fallback_window": lambda: windows.UNKNOWN_WINDOW,
@@ -117,46 +154,10 @@ _VALUES: dict[str, Callable[[], Any]] = {
         report.MANUAL,
     ],
     "report.trigger_preference": lambda: list(report.HEADLINE_ORDER),
-    "report.metrics": lambda: _metrics(),
+    "report.metrics": _metrics,
     "report.call_modes": lambda: [report.MODE_STANDALONE, report.MODE_FORK, report.MODE_CUSTOM],
     "context_length_error_markers": lambda: list(attempt.CONTEXT_LENGTH_PHRASES),
 }
-
-
-def _default_checks() -> list[Any]:
-    return [None] * Summarizer(ScriptedModel()).metadata()["check_functions"]
-
-
-def _requests_of_empty_answers() -> list[Request]:
-    """What a summarizer sends to a model that always answers with nothing."""
-    model = ScriptedModel([ScriptedAnswer(content="")])
-    event = Event(id="e1", author="user", time_ns=1, response=response_of(Message(role="user", content="hello")))
-    session = Session(app_name="app", user_id="user", id="session", events=[event])
-
-    async def summarize() -> None:
-        with suppress(EmptySummaryError):
-            await Summarizer(model).summarize(session)
-
-    asyncio.run(summarize())
-    return model.requests
-
-
-def _metrics() -> dict[str, list[str]]:
-    """Metric and unit of each kind of check, as evaluating one reports them."""
-    session = Session(app_name="app", user_id="user", id="session")
-    run = checkers.CheckRun(EMPTY_CONTEXT, session, delta_of(session, counts_head=False))
-    kinds: dict[str, Any] = {
-        "event_threshold": checkers.check_event_threshold(1),
-        "time_threshold": checkers.check_time_threshold(timedelta(seconds=1)),
-        "token_threshold": checkers.check_token_threshold(1),
-        "context_threshold": checkers.check_context_threshold(),
-        "custom": checkers.checks_all([]),
-    }
-    found = {}
-    for name, checker in kinds.items():
-        check = checker.measure(run)
-        found[name] = [check.metric, check.unit]
-    return found
 
 
 def difference_of(entry: dict[str, Any]) -> str:
@@ -165,4 +166,3 @@ def difference_of(entry: dict[str, Any]) -> str:
     if lookup is None:
         return f"{entry['name']}: no counterpart in this product"
     return first_difference(entry["value"], lookup())
-

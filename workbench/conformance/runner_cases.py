@@ -12,7 +12,6 @@ from workbench.agent.sub_agents import AgentTool
 from workbench.call import EMPTY_CONTEXT, CallContext
 from workbench.clock import FixedClock
 from workbench.conformance import Run
-from workbench.context.settings import AgentSettings, CompactionSettings
 from workbench.conformance.service_cases import ScenarioModel
 from workbench.conformance.shapes import (
     event_from,
@@ -24,7 +23,9 @@ from workbench.conformance.shapes import (
 )
 from workbench.conformance.summary_cases import Watch, report_to, summarizer_from, without_wall_clock
 from workbench.context.recall import OVERVIEWS
+from workbench.context.settings import AgentSettings, CompactionSettings
 from workbench.errors import WorkbenchError
+from workbench.model.scripted import ScriptedModel
 from workbench.model.types import ToolSpec
 from workbench.profiles import Profile
 from workbench.service.service import AppendEventContext, SessionService
@@ -138,7 +139,7 @@ class RunnerScenario:
             supports_search=case.get("backend", "window_only") in ("search_only", "search_and_window"),
         )
         self.model = model_from(case["agent_model"])
-        self.sub_model = None
+        self.sub_model: ScriptedModel | None = None
         self.agent = self._agent()
         self.runner = Runner(
             app_name=case["app_name"],

@@ -104,7 +104,7 @@ class Scenario:
         self.model = ScenarioModel(case)
         inner = summarizer_from(case["summarizer"], profile, self.watch, model=self.model)
         summarizer: Any = inner
-        if "dynamic" in case and case["dynamic"]:
+        if case.get("dynamic"):
             summarizer = DynamicSummarizer(self._resolver(case["dynamic"], inner))
         if service.get("no_summarizer"):
             summarizer = None
@@ -257,9 +257,7 @@ class Scenario:
         await self.service.wait_for_summaries()
         return {
             "processed_order": list(self.model.last_messages),
-            "summaries_by_session": {
-                name: summaries_to(session.summaries) for name, session in self.sessions.items()
-            },
+            "summaries_by_session": {name: summaries_to(session.summaries) for name, session in self.sessions.items()},
         }
 
 
@@ -318,12 +316,12 @@ def _service_summary(case: Json, profile: Profile) -> Json:
     async def main() -> Json:
         scenario = Scenario(case, profile)
         steps = await scenario.run()
-        produced = {
+        produced: Json = {
             "steps": steps,
             "last_message_of_each_model_request_sorted": sorted(scenario.model.last_messages),
             "reports_sorted": [_recorded_report(report, case) for report in scenario.watch.reports],
         }
-        if "dynamic" in case and case["dynamic"]:
+        if case.get("dynamic"):
             produced["resolver_calls"] = scenario.resolver_calls
         return produced
 

@@ -406,9 +406,7 @@ def compose(
     return Assembly(tuple(all_pieces), summary, has_session_summary=found is not None)
 
 
-def _with_user_block(
-    front: Piece, history: list[Piece], blocks: Blocks
-) -> tuple[Piece, list[Piece], int, str]:
+def _with_user_block(front: Piece, history: list[Piece], blocks: Blocks) -> tuple[Piece, list[Piece], int, str]:
     """Put the user-mode block in by the first matching case of ASM-INJ-08.
 
     Returns:

@@ -339,9 +339,7 @@ class Compactor:
             return None
         if _is_any_placeholder(message.content) and not message.content_parts:
             return None
-        cleaned = Message(
-            role=TOOL, content=POLICY_PLACEHOLDER, tool_id=message.tool_id, tool_name=message.tool_name
-        )
+        cleaned = Message(role=TOOL, content=POLICY_PLACEHOLDER, tool_id=message.tool_id, tool_name=message.tool_name)
         try:
             before, after = self.memo.tokens(message), self.memo.tokens(cleaned)
         except Exception:  # policy doesn't depend on counting; the saving is just unknown
@@ -354,12 +352,8 @@ class Compactor:
         before = self.memo.tokens(message)
         if before <= self.settings.tool_result_max_tokens:
             return None
-        ref = ToolResultRecoveryRef.of(
-            event_id, message, REASON_HISTORICAL, available=self.session_load_available
-        )
-        replaced = Message(
-            role=TOOL, content=ref.placeholder(), tool_id=message.tool_id, tool_name=message.tool_name
-        )
+        ref = ToolResultRecoveryRef.of(event_id, message, REASON_HISTORICAL, available=self.session_load_available)
+        replaced = Message(role=TOOL, content=ref.placeholder(), tool_id=message.tool_id, tool_name=message.tool_name)
         after = self.memo.tokens(replaced)
         if after >= before:
             return None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from workbench.context.assemble import Assembly, ContentStage, Invocation, Piece, can_recover, compose, constant_skip
 from workbench.context.compact import Compactor, ContextCompactionStats, Rewrite, SkipRecentFunc, unit_key
 from workbench.context.counting import TokenMemo
-from workbench.context.inject import Blocks, FoundSummary, Head, SummaryFormatter, blocks_of, build_head, find_summary
+from workbench.context.inject import Blocks, Head, SummaryFormatter, blocks_of, build_head, find_summary
 from workbench.context.project import (
     Lane,
     MessageProjector,
@@ -297,9 +297,7 @@ class ContentAssembler:
         self.profile = profile
         self.n_plain = 0
         """Calls that went the plain way."""
-        self._compactors = {
-            can_load: Compactor(compaction, self.memo, can_load) for can_load in (False, True)
-        }
+        self._compactors = {can_load: Compactor(compaction, self.memo, can_load) for can_load in (False, True)}
         self._stage = ContentStage(
             settings,
             self._compactors[False],
@@ -467,9 +465,7 @@ class ContentAssembler:
         lane = self._unit_lane(view, unit)
         if view.closed.messages and lane.messages and self._would_merge(view.closed.messages[-1], lane.messages[0]):
             view.can_split = False
-        view.marks.append(
-            _Mark(unit.start, unit.stop, len(view.closed), len(view.closed.rewrites), view.stats)
-        )
+        view.marks.append(_Mark(unit.start, unit.stop, len(view.closed), len(view.closed.rewrites), view.stats))
         view.stats = view.stats.plus(ContextCompactionStats.of(lane.rewrites))
         view.closed.extend(lane)
         view.has_entries_closed = view.has_entries_closed or bool(unit.entries)
@@ -861,9 +857,7 @@ def _split_at(
 def _has_stray_mark(raw: Sequence[Event], split: int, matches: dict[int, list[ResultMatch]]) -> bool:
     """A marked result behind the newest call doesn't belong to it (ASM-HIST-07)."""
     own = {match.index: len(match.choices) for match in matches.get(split, ())}
-    return any(
-        is_per_call_result(raw[i]) and own.get(i, 0) != len(raw[i].messages) for i in range(split, len(raw))
-    )
+    return any(is_per_call_result(raw[i]) and own.get(i, 0) != len(raw[i].messages) for i in range(split, len(raw)))
 
 
 def _last_rounds(pieces: list[Piece], limit: int) -> list[Piece]:

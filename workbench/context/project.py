@@ -307,9 +307,7 @@ def _in_call_order(entry: Entry, ids: Sequence[str]) -> Entry:
     if order == list(range(len(choices))):
         return entry
     positions = tuple(entry.choice_positions[j] for j in order) if entry.choice_positions else ()
-    return replace(
-        entry, event=with_choices(entry.event, [choices[j] for j in order]), choice_positions=positions
-    )
+    return replace(entry, event=with_choices(entry.event, [choices[j] for j in order]), choice_positions=positions)
 
 
 # --- events to messages -------------------------------------------------------------------------------
@@ -543,5 +541,3 @@ def compact_entries(
         entry if entry.event is event else replace(entry, event=event)
         for entry, event in zip(entries, compacted, strict=True)
     ], rewrites
-
-

@@ -216,9 +216,7 @@ class Selection:
     has_compacted_tool_results: bool = False
 
 
-def select(
-    positions: Sequence[int], events: Sequence[Event], lens: Lens, compactor: Compactor
-) -> Selection:
+def select(positions: Sequence[int], events: Sequence[Event], lens: Lens, compactor: Compactor) -> Selection:
     """The events of a request, before any of them is rewritten for other reasons than the resume tail.
 
     Args:
@@ -275,8 +273,7 @@ def with_invocation_message(selection: Selection, invocation: Invocation) -> lis
         (
             i
             for i, entry in enumerate(entries)
-            if entry.event.request_id == invocation.request_id
-            and entry.event.invocation_id == invocation.invocation_id
+            if entry.event.request_id == invocation.request_id and entry.event.invocation_id == invocation.invocation_id
         ),
         len(entries),
     )
@@ -324,7 +321,9 @@ def _reduced_to_calls(event: Event, needed: set[str]) -> Event | None:
             choices.append(Choice(message or EMPTY_MESSAGE, delta or EMPTY_MESSAGE, choice.index))
     if not choices:
         return None
-    return replace(event, response=Response(choices=tuple(choices), object=event.response.object, done=event.response.done))
+    return replace(
+        event, response=Response(choices=tuple(choices), object=event.response.object, done=event.response.done)
+    )
 
 
 def _bare_calls(message: Message, needed: set[str]) -> Message | None:
@@ -366,9 +365,7 @@ def _may_be_tail(position: int, event: Event, lens: Lens) -> bool:
     )
 
 
-def _latest_complete_round(
-    events: Sequence[Event], matches: dict[int, list[ResultMatch]]
-) -> dict[int, Event]:
+def _latest_complete_round(events: Sequence[Event], matches: dict[int, list[ResultMatch]]) -> dict[int, Event]:
     """Call and results of the round that ended last, ties by the later call (ASM-INTRA-11)."""
     ends = [(results[-1].index, i) for i, results in matches.items() if is_complete(events, i, matches)]
     if not ends:
@@ -404,9 +401,7 @@ def turn_key(event: Event) -> TurnKey | None:
     return (event.request_id, event.invocation_id) if event.invocation_id else None
 
 
-def covered_user_entries(
-    positions: Iterable[int], events: Iterable[Event], lens: Lens
-) -> dict[TurnKey, Entry]:
+def covered_user_entries(positions: Iterable[int], events: Iterable[Event], lens: Lens) -> dict[TurnKey, Entry]:
     """Per turn the last covered user message in front of its first event that isn't covered."""
     anchors: dict[TurnKey, Entry] = {}
     started: set[TurnKey] = set()

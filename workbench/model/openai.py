@@ -219,7 +219,9 @@ class OpenAIModel:
             request = system_first(request)
         if self._tailor is not None:
             request = self._tailor(request)
-        request = request.replace(extra_fields={**thinking_fields(request), **self._extra_fields, **request.extra_fields})
+        request = request.replace(
+            extra_fields={**thinking_fields(request), **self._extra_fields, **request.extra_fields}
+        )
         streams = request.generation_config.stream if self._stream is None else self._stream
         return _Call(
             Faults(self.name, Censor.of(request, [key.get_secret_value(), *self._headers.values()])),

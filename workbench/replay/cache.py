@@ -34,8 +34,10 @@ def _declaration(tool: ToolSpec) -> object:
 def part_text(message: Message) -> str:
     """One message as it is tokenized: role, content, parts, reasoning, calls, name and call id, in this order."""
     pieces = [f"<|{message.role}|>\n{message.content}"]
-    for part in message.content_parts:
-        pieces.append(part.text if part.type == "text" else f"<|{part.type}|>{part.name or part.url[:200]}")
+    pieces += [
+        part.text if part.type == "text" else f"<|{part.type}|>{part.name or part.url[:200]}"
+        for part in message.content_parts
+    ]
     if message.reasoning_content:
         pieces.append(message.reasoning_content)
     if message.tool_calls:

@@ -21,6 +21,7 @@ from workbench.build import billing_counter, build_agent, build_service, engine_
 from workbench.call import CallContext
 from workbench.clock import NS_PER_S
 from workbench.config import RunConfig
+from workbench.facts import words
 from workbench.model.client import Model
 from workbench.model.types import EMPTY_MESSAGE, Message, Request, Response, ToolCall
 from workbench.model.windows import lookup_model_context_window
@@ -35,7 +36,6 @@ from workbench.session.types import Event, Session, SessionKey
 from workbench.store.memory import InMemoryStore
 from workbench.summary.report import Check, Trigger
 from workbench.tokens import LineCounter
-from workbench.facts import words
 
 Row = tuple[object, ...]
 
@@ -220,9 +220,7 @@ class ConversationReplay:
         conversation, config = self._conversation, self._config
         key = SessionKey(conversation.app_name, conversation.user_id, conversation.id)
         store = InMemoryStore(event_limit=config.service.event_limit)
-        service = build_service(
-            config, store, summary_model=self._source, clock=self._loop, observer=self
-        )
+        service = build_service(config, store, summary_model=self._source, clock=self._loop, observer=self)
         session = await service.create_session(key.app_name, key.user_id, key.session_id)
         script = Script(self._loop, service)
         for event in conversation.seed_events:
@@ -424,9 +422,7 @@ def replay_conversation(
         cache_seed: Part texts of requests of other conversations that the cache has seen.
         on_sent: Called with `(CallFacts, SentRequest)` at each call; for looking at exact requests.
     """
-    return ConversationReplay(
-        conversation, config, position=position, cache_seed=cache_seed, on_sent=on_sent
-    ).run()
+    return ConversationReplay(conversation, config, position=position, cache_seed=cache_seed, on_sent=on_sent).run()
 
 
 def cache_seed_of(conversation: Conversation) -> list[str]:
@@ -490,7 +486,7 @@ def _known_window(config: RunConfig, conversation: Conversation) -> int | None:
     if config.model.context_window is not None:
         return config.model.context_window
     found = lookup_model_context_window(config.model.name or conversation.model)
-    return found if found else None
+    return found or None
 
 
 def latency_ns(config: RunConfig) -> int:

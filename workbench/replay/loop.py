@@ -36,11 +36,17 @@ class VirtualTimer(asyncio.TimerHandle):
 
     __slots__ = ("order",)
 
+    order: tuple[int, int, int]
+
     def __lt__(self, other: Any) -> bool:
         return bool(self.order < other.order)
 
 
-class VirtualLoop(asyncio.AbstractEventLoop):
+# The abstract loop has some forty methods for sockets and processes; a simulated one has no use for them.
+_LoopBase: Any = asyncio.AbstractEventLoop
+
+
+class VirtualLoop(_LoopBase):  # type: ignore[misc]
     """An event loop with simulated time; its `now_ns` is the engine's clock."""
 
     def __init__(self, start_ns: int = 0) -> None:
@@ -86,9 +92,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     # --- scheduling, as asyncio asks for it ----------------------------------------------------------
 
-    def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -166,7 +170,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         while not main.done():
             while ready:
                 handle = ready.popleft()
-                if not handle._cancelled:  # type: ignore[attr-defined]
+                if not handle._cancelled:
                     handle._run()
             if main.done():
                 return
@@ -182,7 +186,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _drop_cancelled(self) -> None:
         timers = self._timers
-        while timers and timers[0]._cancelled:  # type: ignore[attr-defined]
+        while timers and timers[0]._cancelled:
             heapq.heappop(timers)
 
     def _cancel_leftovers(self) -> None:

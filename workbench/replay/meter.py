@@ -264,7 +264,11 @@ class CallMeter:
                 return "summary_appeared"
             in_system = differing is not None and differing.role == SYSTEM
             return "summary_updated_system" if in_system else "summary_updated_user"
-        if last.summary is not None and cut.summary is not None and last.summary.message_index != cut.summary.message_index:
+        if (
+            last.summary is not None
+            and cut.summary is not None
+            and last.summary.message_index != cut.summary.message_index
+        ):
             return "summary_moved"
         if differing is not None and differing.role == TOOL:
             kind = _rewriting_pass(sent.assembly, differing)

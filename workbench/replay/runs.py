@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from workbench.agent.flow import SentRequest
 from workbench.config import RunConfig
 from workbench.errors import ReplayError, StoreError, StoreLockedError, nearest_name
+from workbench.model.types import Request
+from workbench.recordings.types import Conversation
 from workbench.replay.conversation import ConversationTrace, replay_conversation
 from workbench.replay.meter import CallFacts
-from workbench.agent.flow import SentRequest
-from workbench.recordings.types import Conversation
-from workbench.model.types import Request
 from workbench.replay.trace import TABLES
 from workbench.store import tables as duck
 
@@ -169,7 +168,7 @@ class RunWriter:
         )
         duck.append_rows(self._partial, {"run": [row]})
         try:
-            os.replace(self._partial, self.path)
+            self._partial.replace(self.path)
         except OSError as error:
             raise StoreError(f"{self.path}: can't be written: {error.strerror}") from error
 
@@ -280,7 +279,9 @@ class Run:
 
     def __repr__(self) -> str:
         facts = self.facts
-        return f"Run({self.name}: {facts['calls']} calls, {facts['firings']} firings, {facts['prompt_tokens']:,} tokens)"
+        return (
+            f"Run({self.name}: {facts['calls']} calls, {facts['firings']} firings, {facts['prompt_tokens']:,} tokens)"
+        )
 
 
 class RunSet(Mapping[str, Run]):

@@ -10,8 +10,8 @@ from workbench.clock import Clock
 from workbench.profiles import SEED, Profile
 from workbench.service.service import AppendEventHook, GetSessionHook, SessionService, SummaryObserver
 from workbench.service.settings import ServiceSettings
-from workbench.store.indexing import Embedder
 from workbench.store.memory import InMemoryStore
+from workbench.store.search import Embedder
 from workbench.summary.summarizer import SessionSummarizer
 
 

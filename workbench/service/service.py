@@ -27,15 +27,18 @@ from workbench.errors import (
     StateKeyError,
     SummaryError,
 )
-from workbench.model.types import Request
 from workbench.profiles import SEED, Profile
 from workbench.service.settings import ServiceSettings
 from workbench.service.targets import cleaned_allowlist, covers_whole_session, is_allowed, summary_targets
 from workbench.service.workers import SummaryWorkers, one_at_a_time
+from workbench.session.recall_types import (
+    EventSearchRequest,
+    EventSearchResult,
+    EventWindow,
+    EventWindowRequest,
+)
 from workbench.session.scope import in_scope
 from workbench.session.types import (
-    STATE_LAST_INCLUDED_EVENT_ID,
-    STATE_LAST_INCLUDED_TS,
     STATE_PREFIX_APP,
     STATE_PREFIX_TEMP,
     STATE_PREFIX_USER,
@@ -48,15 +51,9 @@ from workbench.session.types import (
     SummaryBoundary,
     UserKey,
 )
-from workbench.session.recall_types import (
-    EventSearchRequest,
-    EventSearchResult,
-    EventWindow,
-    EventWindowRequest,
-)
 from workbench.store.base import SessionStore, is_older
-from workbench.store.indexing import Embedder, HashEmbedder
-from workbench.store.search import IndexedText, event_window, indexed_texts, ranked_search
+from workbench.store.indexing import HashEmbedder
+from workbench.store.search import Embedder, IndexedText, event_window, indexed_texts, ranked_search
 from workbench.summary.context import (
     RequestGapObservation,
     RequestStart,
@@ -335,9 +332,7 @@ class SessionService:
 
     # --- windows and search --------------------------------------------------------------------------
 
-    async def get_event_window(
-        self, request: EventWindowRequest, *, ctx: CallContext = EMPTY_CONTEXT
-    ) -> EventWindow:
+    async def get_event_window(self, request: EventWindowRequest, *, ctx: CallContext = EMPTY_CONTEXT) -> EventWindow:
         """Meaningful events around an anchor, from the raw stored events (SUM-WIN).
 
         Raises:
@@ -630,9 +625,7 @@ class SessionService:
             report.trigger = Trigger(fired=passed, name="custom", metric="custom", filter_key=checked.scope_filter_key)
         if self._observer is not None:
             path = ctx.value(_PathKey, "manual")
-            self._observer.on_check(
-                SummaryCheck(checked.live, key, path, self._clock.now_ns(), report.trigger)
-            )
+            self._observer.on_check(SummaryCheck(checked.live, key, path, self._clock.now_ns(), report.trigger))
         return passed
 
     async def _attempt(
@@ -923,6 +916,4 @@ def _is_user_message(event: Event) -> bool:
 def _refuse_prefixes(state: State, prefixes: tuple[str, ...], where: str) -> None:
     for key in state:
         if key.startswith(prefixes):
-            raise StateKeyError(
-                f"{key!r} can't be written to the {where}", hint="use the update call of that scope"
-            )
+            raise StateKeyError(f"{key!r} can't be written to the {where}", hint="use the update call of that scope")

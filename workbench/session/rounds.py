@@ -46,9 +46,7 @@ def call_ids(event: Event) -> list[str]:
     if event.response is None:
         return []
     return [
-        call.id
-        for choice in event.response.choices
-        for call in (*choice.message.tool_calls, *choice.delta.tool_calls)
+        call.id for choice in event.response.choices for call in (*choice.message.tool_calls, *choice.delta.tool_calls)
     ]
 
 

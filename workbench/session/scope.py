@@ -98,5 +98,3 @@ def prefix_cutoff(summaries: Mapping[str, Summary], prefix: str) -> SummaryBound
         return None
     earliest = min((cutoff.cutoff_ns if cutoff is not None else 0) for cutoff in cutoffs)
     return SummaryBoundary(filter_key=prefix, cutoff_ns=earliest)
-
-

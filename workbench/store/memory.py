@@ -27,8 +27,11 @@ class _StateRow:
     values: State = field(default_factory=dict)
     expires_ns: int = 0
 
+    def is_live(self, now_ns: int) -> bool:
+        return not self.expires_ns or now_ns < self.expires_ns
+
     def visible(self, now_ns: int) -> State:
-        return dict(self.values) if not self.expires_ns or now_ns < self.expires_ns else {}
+        return dict(self.values) if self.is_live(now_ns) else {}
 
 
 class InMemoryStore:
@@ -154,17 +157,14 @@ class InMemoryStore:
     async def update_session_state(
         self, key: SessionKey, delta: State, *, updated_ns: int, expires_ns: int, now_ns: int
     ) -> None:
-        await self.append(
-            key, None, state_delta=delta, updated_ns=updated_ns, expires_ns=expires_ns, now_ns=now_ns
-        )
+        await self.append(key, None, state_delta=delta, updated_ns=updated_ns, expires_ns=expires_ns, now_ns=now_ns)
 
     async def sweep(self, *, now_ns: int) -> int:
         expired = [key for key, row in self._rows.items() if not row.is_live(now_ns)]
         for key in expired:
             del self._rows[key]
-        for states in (self._app_state, self._user_state):
-            for owner in [o for o, row in states.items() if row.expires_ns and now_ns >= row.expires_ns]:  # type: ignore[attr-defined]
-                del states[owner]  # type: ignore[attr-defined]
+        self._app_state = {app: row for app, row in self._app_state.items() if row.is_live(now_ns)}
+        self._user_state = {user: row for user, row in self._user_state.items() if row.is_live(now_ns)}
         return len(expired)
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ Columns = Sequence[tuple[str, str]]
 
 _MAGIC = b"DUCK"
 _MAGIC_OFFSET = 8
-_SETTINGS = {"threads": "1", "memory_limit": "512MB"}
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": "1", "memory_limit": "512MB"}
 _LOCKED_AFTER = (
     "SET enable_external_access = false",
     "SET autoinstall_known_extensions = false",
@@ -112,7 +112,7 @@ def create_tables(path: Path, tables: Mapping[str, Columns]) -> None:
     with open_tables(path, read_only=False) as connection:
         for name, columns in tables.items():
             parts = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
-            connection.execute(f"CREATE TABLE {quote_identifier(name)} ({parts})")  # noqa: S608 - quoted names
+            connection.execute(f"CREATE TABLE {quote_identifier(name)} ({parts})")
 
 
 def append_rows(path: Path, rows: Mapping[str, Sequence[Row]]) -> None:
@@ -143,9 +143,7 @@ def read_table(path: Path, name: str, *, where: Mapping[str, Any] | None = None)
     return read_rows(path, sql, list(conditions.values()))
 
 
-def query_files(
-    files: Mapping[str, Path], views: Sequence[str], sql: str, *, key: str
-) -> tuple[list[str], list[Row]]:
+def query_files(files: Mapping[str, Path], views: Sequence[str], sql: str, *, key: str) -> tuple[list[str], list[Row]]:
     """SQL over several files of the same shape: each view is the union of one table, `key` names the file.
 
     Args:
@@ -182,5 +180,3 @@ def query_files(
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-

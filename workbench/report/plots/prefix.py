@@ -40,6 +40,7 @@ _LOOK = {
     "summary_updated_system": ("summary", "////"),
     "summary_updated_user": ("summary", "\\\\\\\\"),
     "summary_moved": ("summary", "xx"),
+    "covered_turn_ended": ("summary", "++"),
     "compaction_placeholder": ("compaction", "xxx"),
     "compaction_truncation": ("compaction", "++"),
     "tailoring": ("tailoring", "---"),
