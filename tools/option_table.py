@@ -21,7 +21,7 @@ from workbench.replay.trace import TABLES
 README = Path(__file__).resolve().parent.parent / "README.md"
 # Requirement ids tell a maintainer where an option comes from; a user reads past them.
 _SOURCES = re.compile(
-    r"\s*(Source:\s*[^.]*\.?|\([A-Z]{2,4}-[^)]*\)|\((D|DA)\d+[^)]*\)|\b[A-Z]{2,4}(-[A-Z0-9]+)+(, -?[\w-]+)*\.)"
+    r"\s*(Source:\s*[^.]*\.?|\([A-Z]{2,4}-[^)]*\)|\((D|DA)\d+[^)]*\)|\b[A-Z]{2,4}(-[A-Z0-9]+[a-z]?)+(, -?[\w-]+)*\.)"
 )
 _OUR_CONSTANTS = {"SEED", "TRPC_AGENT_GO_2026_07", "TRPC_AGENT_GO_2026_08", "__version__"}
 

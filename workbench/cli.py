@@ -29,11 +29,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         hint = ""
-        if message.startswith("unrecognized arguments: "):
-            wrong = message.removeprefix("unrecognized arguments: ").split()[0].split("=")[0]
-            message = f"unknown option {wrong}"
-            hint = nearest_name(wrong, self._option_string_actions)
-        elif "invalid choice: " in message:
+        if "invalid choice: " in message:
             wrong = message.split("invalid choice: ")[1].split("'")[1]
             if wrong not in _COMMANDS and "COMMAND" in message:
                 message = f"unknown command {wrong!r}"
@@ -46,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        options = _parser().parse_args([argument for argument in arguments if argument != "--debug"])
+        options = _parsed([argument for argument in arguments if argument != "--debug"])
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except WorkbenchError as error:
@@ -66,6 +62,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"workbench: {text}; run again with --debug for the traceback", file=sys.stderr)
         return 1
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    """The options of a command; an unknown one is told with the nearest that the command has."""
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        name = unknown[0].split("=")[0]
+        known = [text for action in options.parser._actions for text in action.option_strings]  # noqa: SLF001
+        kind = "option" if name.startswith("-") else "argument"
+        raise ConfigError(
+            f"unknown {kind} {name}",
+            hint=nearest_name(name, known) or f"see `workbench {options.command} --help`",
+        )
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         add(command)
+        command.set_defaults(parser=command)
     return parser
 
 
@@ -236,7 +247,9 @@ def _add_report(command: argparse.ArgumentParser) -> None:
 
     workbench report --run today --run tuned --report reports/comparison.html
     """
-    command.add_argument("--run", action="append", default=[], metavar="NAME", help="run id or name; default: all")
+    command.add_argument(
+        "--run", dest="names", action="append", default=[], metavar="NAME", help="run id or name; default: all"
+    )
     command.add_argument("--runs", default="runs", metavar="FOLDER", help="folder of the runs")
     command.add_argument("--report", default="reports/report.html", metavar="FILE", help="where it goes")
     command.set_defaults(run=_report_command)
@@ -245,7 +258,7 @@ def _add_report(command: argparse.ArgumentParser) -> None:
 def _report_command(options: argparse.Namespace) -> int:
     from workbench.replay.runs import load_runs
 
-    runs = load_runs(options.runs, options.run)
+    runs = load_runs(options.runs, options.names)
     _print_runs(runs)
     print(f"\nreport: {_report(runs, options.report)}")
     return 0

@@ -14,7 +14,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from workbench.errors import ConfigError, nearest_name
 
 
-class Settings(BaseModel):
+class _RaisesConfigErrors(type(BaseModel)):  # type: ignore[misc]
+    """Calling a settings class raises `ConfigError`.
+
+    Not an `__init__` of `Settings`: pydantic would call that for nested tables too, and lose where they stand.
+    """
+
+    def __call__(cls, *args: Any, **values: Any) -> Any:
+        try:
+            return super().__call__(*args, **values)
+        except ValidationError as error:
+            raise config_error_from(error, cls) from error
+
+
+class Settings(BaseModel, metaclass=_RaisesConfigErrors):
     """Frozen, strict, no unknown keys; each field's docstring gives unit, default and source."""
 
     model_config = ConfigDict(
@@ -26,12 +39,6 @@ class Settings(BaseModel):
         validate_default=True,
         hide_input_in_errors=True,  # the text of a chained error: somebody may have put a key into a file
     )
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise config_error_from(error, type(self)) from error
 
     @classmethod
     def parse(cls, values: Any, *, where: str = "") -> Self:

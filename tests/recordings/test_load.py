@@ -11,7 +11,7 @@ import pytest
 from tests.recordings.files import jsonl, say, texts
 from workbench.errors import RecordingError
 from workbench.model.types import Message, response_of
-from workbench.recordings import Conversation, Recordings, load, load_recordings
+from workbench.recordings import Conversation, Recordings, load, load_recordings, write_recording
 from workbench.recordings.problems import Problem, shown
 from workbench.session.types import Event
 
@@ -144,7 +144,7 @@ def test_a_format_is_found_behind_broken_first_lines(tmp_path):
 
 def test_a_stop_in_a_later_file_comes_while_walking(tmp_path):
     """B04: **stop**."""
-    jsonl(tmp_path / "a.jsonl", record())
+    jsonl(tmp_path / "a.jsonl", record(), record())
     (tmp_path / "b.jsonl").write_bytes(json.dumps(record()).encode("utf-16-le"))
     recordings = load_recordings(tmp_path)
     with pytest.raises(RecordingError, match="looks like UTF-16"):
@@ -180,6 +180,23 @@ def test_hostile_texts_are_only_texts(text, tmp_path):
     assert recordings.problems == ()
     assert [message.content for message in conversation.messages] == [text, text]
     assert (conversation.instruction, conversation.id) == (text, text[:40])
+
+
+def test_half_an_emoji_is_kept_and_noted_other_halves_are_damage(tmp_path):
+    """BUG-28, B13: texts cut by UTF-16 length are good data; any other lone half is a broken escape."""
+    path = tmp_path / "a.jsonl"
+    odd = ["cut \ud83d", "<|endoftext|>", "a\0b"]
+    path.write_text("".join(json.dumps(record(text)) + "\n" for text in (*odd, "\ud800", "\ud83d\udc00\udc00")))
+    recordings = load_recordings(path)
+    assert [c.events[0].message.content for c in recordings] == odd
+    assert [(problem.line, problem.text, problem.severity) for problem in recordings.problems] == [
+        (1, "content has a broken Unicode escape at character 5; half an emoji; kept", "note"),
+        (4, "content has a broken Unicode escape at character 1", "problem"),
+        (5, "content has a broken Unicode escape at character 2", "problem"),
+    ]
+    saved = tmp_path / "saved.jsonl"
+    write_recording(saved, recordings)
+    assert list(load_recordings(saved)) == list(recordings)
 
 
 @pytest.mark.parametrize("odd", ["\x1b[2J", "\u202e", "\u2066", "\x9b31m", "\ud800", "\u200f", "\r", "\u2028"])

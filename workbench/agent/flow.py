@@ -172,7 +172,7 @@ class InvocationState:
     def set_fork_parent(self, request: Request | None) -> None:
         """Remember the final request for later forks (ASM-VIEW-03)."""
         self._fork_base = request
-        self._fork_tail.clear()
+        self._fork_tail = []  # a new list: snapshots of the old one stay as they are
 
     def extend_fork_parent(self, event: Event) -> None:
         """Append a persisted response; every result of a parallel batch, unless the reference's defect is
@@ -188,10 +188,17 @@ class InvocationState:
             return self._fork_base
         return self._fork_base.replace(messages=(*self._fork_base.messages, *self._fork_tail))
 
+    def _fork_snapshot(self) -> Callable[[], Request | None] | None:
+        """`fork_parent` as of now, made when it is asked for."""
+        base, tail, n_tail = self._fork_base, self._fork_tail, len(self._fork_tail)
+        if base is None:
+            return None
+        return lambda: base.replace(messages=(*base.messages, *tail[:n_tail])) if n_tail else base
+
     def summary_ctx(self, path: str = "") -> CallContext:
         """The context of a summary call made by this invocation: parent request, view, and by which way."""
         ctx = context_with_path(self.ctx, path) if path else self.ctx
-        ctx = context_with_cache_safe_fork_request(ctx, self.fork_parent())
+        ctx = context_with_cache_safe_fork_request(ctx, self._fork_snapshot())
         return ctx if self.view is None else context_with_summary_view(ctx, self.view)
 
     def bind_view(self, sent: SentRequest, *, bound: bool) -> None:

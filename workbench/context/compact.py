@@ -251,6 +251,7 @@ class Compactor:
     passes: dict[int, Rewrite] = field(default_factory=dict)
     """id of a rewritten message -> its rewrite, for asking which pass a message of a request went through."""
     _forms: dict[tuple[int, int, str], tuple[Message, tuple[Message, Rewrite] | None]] = field(default_factory=dict)
+    _events: dict[tuple[int, bool, bool], tuple[Event, Event, list[Rewrite]]] = field(default_factory=dict)
     _keep: frozenset[str] = frozenset()
     _force: frozenset[str] = frozenset()
 
@@ -289,6 +290,19 @@ class Compactor:
         # passes can be taken together, event by event.
         key = unit_key(event.request_id, event.invocation_id)
         is_free = not key or key not in protected
+        # The answer depends on nothing else, so an event that comes again gets the very same form.
+        place = (id(event), is_free, bool(current_key))
+        known = self._events.get(place)
+        if known is None:
+            changes: list[Rewrite] = []
+            known = (event, self._compacted(event, key, current_key, changes, is_free=is_free), changes)
+            self._events[place] = known
+        rewrites += known[2]
+        return known[1]
+
+    def _compacted(
+        self, event: Event, key: str, current_key: str, rewrites: list[Rewrite], *, is_free: bool
+    ) -> Event:
         passes = []
         if is_free and self._force:
             passes.append(PASS_POLICY)

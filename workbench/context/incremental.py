@@ -228,6 +228,9 @@ class _Current:
     """The inserted message stands behind everything and may have to move."""
     n_closed: int = 0
     """Entries in the closed part."""
+    sent: tuple[int, Lane, Lane, set[TurnKey]] | None = None
+    """Of the last request: entries in the open part, its lane before and after sanitising, turns begun in it; None
+    when closing it would give another lane."""
     anchors: dict[TurnKey, Entry] = field(default_factory=dict)
     started: set[TurnKey] = field(default_factory=set)
     stats: ContextCompactionStats = _NO_STATS
@@ -664,8 +667,15 @@ class ContentAssembler:
         starts_with_call = is_call(current.open[0].event)
         if starts_with_call and current.open_waiting and not before_call:
             return
-        entries = arrange(current.open, current.lens, ends_request=False)
-        if self._close(current, entries, []):
+        sent = current.sent
+        current.sent = None
+        if sent is not None and sent[0] == len(current.open):
+            current.started = sent[3]
+            self._grow(current, sent[1], sent[2], sent[0])
+            closed = True
+        else:
+            closed = self._close(current, arrange(current.open, current.lens, ends_request=False), [])
+        if closed:
             current.waiting |= current.open_waiting
             current.open, current.open_waiting, current.has_late_result = [], set(), False
 
@@ -677,11 +687,15 @@ class ContentAssembler:
             return False
         lane.rewrites = resume_rewrites + lane.rewrites
         current.started = started
-        current.n_closed += len(entries)
-        current.stats = current.stats.plus(ContextCompactionStats.of(lane.rewrites))
-        current.lane.extend(self._clean(lane))
-        self._publish(lane.rewrites)
+        self._grow(current, lane, self._clean(lane), len(entries))
         return True
+
+    def _grow(self, current: _Current, lane: Lane, clean: Lane, n_entries: int) -> None:
+        current.n_closed += n_entries
+        if lane.rewrites:
+            current.stats = current.stats.plus(ContextCompactionStats.of(lane.rewrites))
+            self._publish(lane.rewrites)
+        current.lane.extend(clean)
 
     def _current_lane(self, current: _Current, entries: list[Entry], started: set[TurnKey]) -> Lane:
         compactor = self._stage.compactor
@@ -703,11 +717,16 @@ class ContentAssembler:
             raise _GoPlain  # the result may answer a call far back, which then ends the request
         if not entries and not current.lane.messages and view.folded > view.first:
             raise _GoPlain  # the request ends in a past unit
-        entries = arrange(entries, current.lens)
-        self._protect(view, current.n_closed + len(entries))
-        lane = self._current_lane(current, entries, set(current.started))
+        arranged = arrange(entries, current.lens)
+        self._protect(view, current.n_closed + len(arranged))
+        started = set(current.started)
+        lane = self._current_lane(current, arranged, started)
         self._publish(lane.rewrites)
-        return self._clean(lane)
+        clean = self._clean(lane)
+        # Entries that were in order already stay as they are when a later event closes them.
+        in_order = arranged is entries and not self.settings.add_context_prefix
+        current.sent = (len(entries), lane, clean, started) if in_order else None
+        return clean
 
     # --- the request ----------------------------------------------------------------------------------
 

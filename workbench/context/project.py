@@ -136,9 +136,32 @@ def arrange(entries: list[Entry], lens: Lens, *, ends_request: bool = True) -> l
     """
     if lens.settings.tool_transcript_mode == "omit_previous_completed":
         entries = _without_previous_rounds(entries, lens.invocation)
-    if not any(is_call(entry.event) or is_result(entry.event) for entry in entries):
+    if _is_in_order(entries):
         return entries
     return _results_behind_calls(_latest_round_closed(entries) if ends_request else entries)
+
+
+def _is_in_order(entries: Sequence[Entry]) -> bool:
+    """Each call has one result event directly behind it, which answers all of it: nothing has to move."""
+    waiting: list[str] = []
+    for entry in entries:
+        event = entry.event
+        if is_call(event):
+            if waiting:
+                return False
+            waiting = call_ids(event)
+            if "" in waiting or len(set(waiting)) != len(waiting):
+                return False
+        elif is_result(event):
+            if is_per_call_result(event) or sorted(waiting) != sorted(result_ids(event)):
+                return False
+            messages = event.messages
+            if len(messages) != len(waiting) or (len(messages) > 1 and not all(one.has_payload for one in messages)):
+                return False
+            waiting = []
+        elif waiting:
+            return False
+    return not waiting
 
 
 def _events(entries: Iterable[Entry]) -> list[Event]:
@@ -375,13 +398,18 @@ class Projection:
 
     def _messages(self, entry: Entry) -> list[Message]:
         event = entry.event
-        sent = self._foreign_form(event) if self.is_foreign(event) else event.messages
+        if self.is_foreign(event):
+            sent: Iterable[Message] = self._foreign_form(event)
+        elif event.response is None:
+            return []
+        else:
+            sent = [choice.message for choice in event.response.choices]
         messages = []
         for message in sent:
             if message.role == ASSISTANT and message.reasoning_content and self._drops_reasoning(event):
-                message = self._form(message, "bare", _without_reasoning)  # noqa: PLW2901
+                message = self._form(message, "bare", _without_reasoning)
             if self.projector is not None:
-                message = self.projector(self.lens.invocation, event, message)  # noqa: PLW2901
+                message = self.projector(self.lens.invocation, event, message)
             if message.role == ASSISTANT and not (message.content or message.content_parts or message.tool_calls):
                 continue  # reasoning alone isn't enough (ASM-HIST-14)
             messages.append(message)

@@ -168,7 +168,7 @@ class Measure:
 
 def _measure_of(lane: Lane, memo: TokenMemo) -> Measure:
     measure = lane.measure
-    if not isinstance(measure, Measure) or measure.memo is not memo:
+    if not isinstance(measure, Measure) or measure.memo.counter is not memo.counter:
         measure = lane.measure = Measure(lane, memo)
     return measure.catch_up()
 
@@ -245,7 +245,7 @@ def _lay_out(pieces: Sequence[Piece], memo: TokenMemo) -> _Layout:
                 continue
             in_head = False
             layout.head_tokens = layout.total_tokens
-            start = end  # noqa: PLW2901
+            start = end
         layout.stretches.append(_stretch(measure, start, stop, layout))
         layout.total_tokens += raw[stop] - raw[start]
         layout.n_messages += stop - start
@@ -499,7 +499,7 @@ def _between(layout: _Layout, first: int, last: int) -> list[_Stretch]:
 
 def _cut(stretch: _Stretch, start: int, stop: int) -> _Stretch:
     moved = stretch.index_before + start - stretch.start
-    return replace(stretch, start=start, stop=stop, index_before=moved)
+    return _Stretch(stretch.measure, start, stop, 0, moved, [], 0, 0, -1)
 
 
 def _take(result: Tailored, stretches: Sequence[_Stretch]) -> None:

@@ -247,7 +247,7 @@ class Faults:
             **self._facts(retryable=True),
         )
 
-    def _facts(self, retryable: bool) -> dict[str, Any]:  # noqa: FBT001 - an error's own field
+    def _facts(self, retryable: bool) -> dict[str, Any]:
         return {"model": self.model, "request_id": self.request_id, "retryable": retryable}
 
     def _rate_limit(self, what: str, said: ProviderError | None, retry_after_s: float | None) -> RateLimitError:

@@ -63,11 +63,10 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
     current: _Session | None = None
     loose_summaries: list[str] = []
     for row in rows:
-        if row.bom:
-            reading.report("byte-order mark ignored", line=row.line, severity="note")
+        reading.note_oddities(row)
         if row.cut and row.fault is not None and current is not None:
             current.cut_line = row.line
-        elif (fault := row.fault or row.broken_escape) is not None:
+        elif (fault := row.refusal) is not None:
             # A broken row belongs to the session around it, whose tree has a hole without it.
             if current is None:
                 reading.refuse(fault, row)

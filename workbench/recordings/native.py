@@ -200,8 +200,8 @@ class _Part:
             raise FaultyRecordError("user id is empty")
 
     def _keep_escapes(self, row: Row) -> None:
-        if row.broken_escape is not None:
-            self._notes.add("escape", row.broken_escape.reason, "kept", line=row.line)
+        if row.odd is not None:
+            self._notes.add("escape", row.odd.reason, "kept", line=row.line)
 
     def _lose(self, fault: FaultyRecordError, line: int) -> None:
         """The conversation can't be taken; the first reason is the one reported."""
@@ -229,7 +229,7 @@ class _Part:
             raise FaultyRecordError(fault.reason, fault.hint, line=fault.line or stray.line, column=fault.column)
         if row.fault is not None:
             raise row.fault
-        if row.broken_escape is not None:
+        if row.odd is not None:
             self._keep_escapes(row)
         raw = row.value
         time = raw.get("time")

@@ -135,11 +135,10 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
     log = RequestLog(reading)
     loose = _LooseMessages(reading)
     for row in rows:
-        if row.bom:
-            reading.report("byte-order mark ignored", line=row.line, severity="note")
+        reading.note_oddities(row)
         if not row.n_bytes:
             continue
-        if _is_message(row.value) and (row.fault or row.broken_escape) is None:
+        if _is_message(row.value) and row.refusal is None:
             yield from loose.take(row)
             continue
         if loose.is_open and row.cut:
@@ -147,7 +146,7 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
             continue
         yield from loose.close()
         try:
-            if (fault := row.fault or row.broken_escape) is not None:
+            if (fault := row.refusal) is not None:
                 raise fault
             record = _record_of(row.value)
             exchange = _exchange(record, row, reading)

@@ -19,6 +19,7 @@ from workbench.recordings.problems import FaultyRecordError, Problem, Severity, 
 from workbench.recordings.rows import Row
 from workbench.recordings.types import Conversation
 
+HALF_EMOJI = "half an emoji; kept"
 OBSERVATION_ROLES = ("user", "tool")
 UNIT_NS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1000, "ns": 1}
 MAP_KEYS = ("user", "assistant", "text", "speaker", "turns", "id", "time")
@@ -146,6 +147,13 @@ class Reading:
         line = fault.line if fault.line is not None else row.line if row is not None else None
         self.report(fault.reason, fault.hint, line=line, column=fault.column)
 
+    def note_oddities(self, row: Row) -> None:
+        """Write down what is odd about a row that may be taken nevertheless."""
+        if row.bom:
+            self.report("byte-order mark ignored", line=row.line, severity="note")
+        if row.odd is not None and row.odd.is_half_emoji:
+            self.report(row.odd.reason, HALF_EMOJI, line=row.line, severity="note")
+
     def lose(self, what: str, count: int = 1) -> None:
         """Count something dropped or assumed, for the loss report."""
         if count:
@@ -182,10 +190,8 @@ class Format:
 def values_of(rows: Iterator[Row], reading: Reading) -> Iterator[tuple[Row, Any]]:
     """The rows that hold a value that may be read; the faults of the others are written down."""
     for row in rows:
-        if row.bom:
-            reading.report("byte-order mark ignored", line=row.line, severity="note")
-        fault = row.fault or row.broken_escape
-        if fault is not None:
+        reading.note_oddities(row)
+        if (fault := row.refusal) is not None:
             reading.refuse(fault, row)
         elif row.n_bytes:
             yield row, row.value

@@ -20,7 +20,7 @@ from typing import Any
 
 from workbench.recordings.problems import FaultyRecordError, quoted
 from workbench.recordings.sources import MB
-from workbench.recordings.strict_json import broken_escape, decode_at, ends_early, loads, syntax_fault
+from workbench.recordings.strict_json import LoneSurrogate, broken_escape, decode_at, ends_early, loads, syntax_fault
 
 BOM = b"\xef\xbb\xbf"
 _COMMENTS = (b"#", b"//")
@@ -49,8 +49,8 @@ class Row:
     value: Any = None
     fault: FaultyRecordError | None = None
     """What stands in place of the value."""
-    broken_escape: FaultyRecordError | None = None
-    """A half surrogate pair in the value: refused by all formats but the native one."""
+    odd: LoneSurrogate | None = None
+    """Half of a surrogate pair in the value."""
     key: str = ""
     """Its key, in a document that is an object of records."""
     cut: bool = False
@@ -61,6 +61,13 @@ class Row:
     """Which of several documents in one file, from 1; 0 in a file of lines."""
     start: str = ""
     """How a broken line starts: enough to see what it was meant to be."""
+
+    @property
+    def refusal(self) -> FaultyRecordError | None:
+        """Why the row can't be taken; the native format, which keeps all of Unicode, looks at `fault` instead."""
+        if self.fault is None and self.odd is not None and not self.odd.is_half_emoji:
+            return FaultyRecordError(self.odd.reason, line=self.line)
+        return self.fault
 
 
 class RowReader:
@@ -185,7 +192,7 @@ class RowReader:
             try:
                 text = raw.decode("utf-8")
                 value = loads(text)
-                return Row(number, value, None, broken_escape(value, text), n_bytes=size, bom=bom)
+                return Row(number, value, odd=broken_escape(value, text), n_bytes=size, bom=bom)
             except UnicodeDecodeError as error:
                 column = error.start + 1
                 fault = FaultyRecordError(
@@ -438,7 +445,7 @@ class _Document:
             return Row(line, fault=_too_long("record", size, self._max_chars), n_bytes=size)
         if self._has_bad_bytes and (match := _ESCAPED_BYTE.search(self._text, self._at, end)):
             return Row(line, fault=self._bad_byte(match.start()), n_bytes=size)
-        return Row(line, value, broken_escape=broken_escape(value, self._text, self._at, end), n_bytes=size)
+        return Row(line, value, odd=broken_escape(value, self._text, self._at, end), n_bytes=size)
 
     def _bad_byte(self, position: int) -> FaultyRecordError:
         start = self._text.rfind("\n", 0, position) + 1

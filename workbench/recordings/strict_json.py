@@ -2,7 +2,7 @@
 
 In: text. Out: plain values, or a `FaultyRecordError` in the words of reliability.md B06 to B13. Unlike the standard
 reader it refuses duplicate keys, numbers that aren't finite or have more than 40 digits, and deep nesting;
-half surrogate pairs are found by `broken_escape`, since the native format may keep them.
+half surrogate pairs are found by `broken_escape`, since some of them are kept.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Never
 
 from workbench.recordings.problems import FaultyRecordError, quoted, shown
@@ -22,6 +23,7 @@ ENDS_EARLY = "the file may be cut"
 _OPENERS = ("{", "[")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF_EMOJI = re.compile("[\ud83c-\ud83e]")  # the first halves of almost all emojis
 _NEAR_END_CHARS = 12  # a cut literal, number or \uXXXX escape is reported this close to the end
 _EXPECTATIONS = {
     "Expecting property name enclosed in double quotes": "expected double quotes",
@@ -219,18 +221,31 @@ def _not_finite(text: str, start: int) -> FaultyRecordError:
     return FaultyRecordError(f"{path_text(path)} is not a finite number")
 
 
-def broken_escape(value: Any, text: str, start: int = 0, end: int | None = None) -> FaultyRecordError | None:
-    """The first half of a surrogate pair that stands alone, as a fault; `text[start:end]` is the source (B13)."""
+@dataclass(frozen=True, slots=True)
+class LoneSurrogate:
+    """Half of a surrogate pair that stands alone (B13)."""
+
+    reason: str
+    is_half_emoji: bool
+    """What is left when a text is cut by UTF-16 length, as browsers do; other halves are damage (BUG-28)."""
+
+
+def broken_escape(value: Any, text: str, start: int = 0, end: int | None = None) -> LoneSurrogate | None:
+    """The first half of a surrogate pair in a value, damage before half emojis; `text[start:end]` is its source."""
     stop = len(text) if end is None else end
     if text.find("\\ud", start, stop) < 0 and text.find("\\uD", start, stop) < 0:
         return None
+    kept: LoneSurrogate | None = None
     for path, item in _walk(value):
         names = [part for part in path if isinstance(part, str)]
-        if names and (match := _LONE_SURROGATE.search(names[-1])):
-            return FaultyRecordError(
-                f"key {quoted(names[-1])} has a broken Unicode escape at character {match.start() + 1}"
+        name = names[-1] if names else "text"
+        if match := _LONE_SURROGATE.search(name):
+            return LoneSurrogate(
+                f"key {quoted(name)} has a broken Unicode escape at character {match.start() + 1}", False
             )
-        if isinstance(item, str) and (match := _LONE_SURROGATE.search(item)):
-            name = shown(names[-1]) if names else "text"
-            return FaultyRecordError(f"{name} has a broken Unicode escape at character {match.start() + 1}")
-    return None
+        for match in _LONE_SURROGATE.finditer(item) if isinstance(item, str) else ():
+            reason = f"{shown(name)} has a broken Unicode escape at character {match.start() + 1}"
+            if not _HALF_EMOJI.match(match[0]):
+                return LoneSurrogate(reason, False)
+            kept = kept or LoneSurrogate(reason, True)
+    return kept

@@ -78,6 +78,7 @@ class CallMeter:
         self._last_cut: _Cut | None = None
         self._last_total = 0
         self._current_index = 0
+        self._was_whole = False
         self._current_lane: Lane | None = None
         self._current_slot = 0
 
@@ -86,7 +87,7 @@ class CallMeter:
         request, assembly = sent.request, sent.assembly
         same_tools = request.tools == self._tools
         previous = self._messages
-        n_shared = shared_messages(previous, request.messages) if same_tools else 0
+        n_shared = self._n_shared(sent) if same_tools else 0
         if not same_tools:
             self._tools, self._tools_text = request.tools, tools_text(request.tools)
         texts = [part_text(message) for message in request.messages[n_shared:]]
@@ -151,6 +152,16 @@ class CallMeter:
             None if usage is None else usage.cached_tokens,
             self._billing.count_text(part_text(facts.answer)),
         )
+
+    def _n_shared(self, sent: SentRequest) -> int:
+        """Leading messages in common with the call before; assembly knows most of them already."""
+        known = sent.assembly.shared_with_previous if sent.kept is None and self._was_whole else 0
+        self._was_whole = sent.kept is None
+        previous, messages = self._messages, sent.request.messages
+        known = min(known, len(previous), len(messages))
+        if known and previous[known - 1] is not messages[known - 1]:
+            known = 0
+        return known + shared_messages(previous[known:], messages[known:])
 
     # --- sums ----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.report.labels import counted, listed, quoted, share, shorten
 from workbench.report.markup import Content, Markup, element, joined, verbatim
-from workbench.report.overview import Overview, overview, sentence, summary_source
+from workbench.report.overview import NET_RULE, Overview, overview, sentence, summary_source
 from workbench.report.palette import in_dark
 from workbench.report.selection import ReadOnce, Selection
 from workbench.report.stylesheet import style_with
@@ -224,10 +224,7 @@ def _limits(runs: Runs, view: Overview) -> Markup:
             "real value."
         )
     if view.recommended:
-        lines.append(
-            f"Money: {view.rule.split(';', 1)[-1].strip()} The provider's minimum lengths, lifetimes and write prices "
-            "aren't in it."
-        )
+        lines.append(f"Money: {NET_RULE}. The provider's minimum lengths, lifetimes and write prices aren't in it.")
     shares = _shares(runs, view)
     reuse = (
         "prefix reuse: reused tokens / tokens of the longest earlier request of the conversation that was still "

@@ -52,8 +52,9 @@ def _table(head: Sequence[Markup], rows: Iterable[Markup], *, class_: str | None
 def causes_section(runs: Runs, view: Overview) -> Markup:
     """Which cause cost how many cached tokens, per configuration (WB-CACHE-03)."""
     totals = {row.name: _break_totals(runs[row.name]) for row in view.rows}
+    # From a dictionary and not from a set: ties keep the order of the runs, in every process.
     causes = sorted(
-        {cause for total in totals.values() for cause in total},
+        dict.fromkeys(cause for total in totals.values() for cause in total),
         key=lambda cause: -sum(total.get(cause, (0, 0))[1] for total in totals.values()),
     )
     heading = element("h2", "What broke the cached prefix")

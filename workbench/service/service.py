@@ -66,7 +66,7 @@ from workbench.summary.context import (
 )
 from workbench.summary.delta import DeltaSession, delta_session
 from workbench.summary.report import Report, Trigger
-from workbench.summary.summarizer import ContextAwareSummarizer, SessionSummarizer, boundary_from_state
+from workbench.summary.summarizer import SessionSummarizer, boundary_from_state
 from workbench.summary.view import context_with_applied_view, summary_view_from_context, view_session
 
 logger = logging.getLogger(__name__)
@@ -617,10 +617,11 @@ class SessionService:
 
     async def _passes(self, checked: DeltaSession, key: str, ctx: CallContext, report: Report) -> bool:
         summarizer = self.summarizer
-        if isinstance(summarizer, ContextAwareSummarizer):
-            passed = await summarizer.should_summarize_with_context(ctx, checked)
+        assert summarizer is not None
+        with_context = getattr(summarizer, "should_summarize_with_context", None)  # SUM-CHK-21
+        if with_context is not None:
+            passed = bool(await with_context(ctx, checked))
         else:
-            assert summarizer is not None
             passed = await summarizer.should_summarize(checked)
             report.trigger = Trigger(fired=passed, name="custom", metric="custom", filter_key=checked.scope_filter_key)
         if self._observer is not None:

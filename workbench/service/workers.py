@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Hashable
 from weakref import WeakKeyDictionary
 
 logger = logging.getLogger(__name__)
@@ -95,18 +94,32 @@ class _Entry:
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Entry]] = WeakKeyDictionary()
 
 
-@asynccontextmanager
-async def one_at_a_time(key: Hashable) -> AsyncIterator[None]:
-    """Hold the process-wide lock of `key`; waiters can be cancelled, an unused lock leaves no trace."""
-    table = _locks.setdefault(asyncio.get_running_loop(), {})
-    entry = table.get(key)
-    if entry is None:
-        entry = table[key] = _Entry()
-    entry.users += 1
-    try:
-        async with entry.lock:
-            yield
-    finally:
-        entry.users -= 1
-        if not entry.users:
-            table.pop(key, None)
+class one_at_a_time:  # noqa: N801 - reads as the context manager it is
+    """Hold the process-wide lock of a key; waiters can be cancelled, an unused lock leaves no trace."""
+
+    __slots__ = ("_entry", "_key", "_table")
+
+    def __init__(self, key: Hashable) -> None:
+        self._key = key
+        self._table = _locks.setdefault(asyncio.get_running_loop(), {})
+        entry = self._table.get(key)
+        if entry is None:
+            entry = self._table[key] = _Entry()
+        self._entry = entry
+
+    async def __aenter__(self) -> None:
+        self._entry.users += 1
+        try:
+            await self._entry.lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *error: object) -> None:
+        self._entry.lock.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._entry.users -= 1
+        if not self._entry.users and self._table.get(self._key) is self._entry:
+            del self._table[self._key]

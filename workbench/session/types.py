@@ -218,12 +218,12 @@ class Session:
     """
 
     __slots__ = (
+        "_hash",
         "app_name",
         "created_ns",
         "derived",
         "events",
         "first_position",
-        "hash",
         "id",
         "scope_filter_key",
         "state",
@@ -258,7 +258,7 @@ class Session:
         self.updated_ns = updated_ns
         self.scope_filter_key = scope_filter_key
         """The branch that a check of this (temporary) session stands for; empty = full session."""
-        self.hash = fnv1a_32(f"{app_name}:{user_id}:{id}")
+        self._hash: int | None = None
         self.first_position = 0
         self.derived: dict[Hashable, Any] = {}
 
@@ -266,6 +266,13 @@ class Session:
     def key(self) -> SessionKey:
         """Application, user and session id."""
         return SessionKey(self.app_name, self.user_id, self.id)
+
+    @property
+    def hash(self) -> int:
+        """FNV-1a of `app:user:session`, the same in every process (SUM-DM-07)."""
+        if self._hash is None:
+            self._hash = fnv1a_32(f"{self.app_name}:{self.user_id}:{self.id}")
+        return self._hash
 
     @property
     def end_position(self) -> int:

@@ -6,6 +6,7 @@ an application puts its own markers under keys of its own (SUM-CHK-20).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -60,15 +61,20 @@ def report_from_context(ctx: CallContext) -> Report | None:
     return report
 
 
-def context_with_cache_safe_fork_request(ctx: CallContext, request: Request | None) -> CallContext:
-    """A context that carries the parent request of a cache-safe fork (SUM-REQ-02)."""
+def context_with_cache_safe_fork_request(
+    ctx: CallContext, request: Request | Callable[[], Request | None] | None
+) -> CallContext:
+    """A context that carries the parent request of a cache-safe fork (SUM-REQ-02).
+
+    A function makes the request when somebody asks for it: most checks don't fire, and then nobody does.
+    """
     return ctx.with_value(_Key.FORK_REQUEST, request)
 
 
 def cache_safe_fork_request_from_context(ctx: CallContext) -> Request | None:
     """The parent request, None without one."""
-    request: Request | None = ctx.value(_Key.FORK_REQUEST)
-    return request
+    request: Request | Callable[[], Request | None] | None = ctx.value(_Key.FORK_REQUEST)
+    return request() if callable(request) else request
 
 
 def context_with_run_model(

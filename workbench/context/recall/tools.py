@@ -110,7 +110,7 @@ LOAD_SPEC: Final = _spec(
 )
 
 
-def on_demand_tools(service: Any = STATIC_LISTING, has_output_schema: bool = False) -> list[ToolSpec]:  # noqa: FBT001, FBT002
+def on_demand_tools(service: Any = STATIC_LISTING, has_output_schema: bool = False) -> list[ToolSpec]:  # noqa: FBT002
     """The recall tools to offer: each where the service can do it, none beside an output schema (ASM-OND-01, -02).
 
     Args:

@@ -1,0 +1,214 @@
+"""The command line: objects, messages, exit codes (WB-CLI)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.replay.conftest import chat
+from workbench.cli import main
+from workbench.replay.runs import FACT_NAMES
+
+TUNED = """
+[counter]
+runes_per_token = 1.0
+[billing]
+encoding = "runes:1"
+[summarizer]
+max_summary_words = 40
+[trigger]
+token = 300
+[agent]
+add_session_summary = true
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a recording and a configuration, to run commands in."""
+    monkeypatch.chdir(tmp_path)
+    lines = [json.dumps(chat(6, ident=f"c{i}"), ensure_ascii=False) for i in range(2)]
+    (tmp_path / "own.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "tuned.toml").write_text(TUNED, encoding="utf-8")
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(list(arguments))
+    seen = capsys.readouterr()
+    return code, seen.out, seen.err
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+def test_import_prints_exactly_the_documented_object(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-CLI-03."""
+    found = as_json(capsys, "import", "own.jsonl")
+    assert set(found) >= {"conversations", "events", "messages", "calls", "formats", "problems"}
+    assert (found["conversations"], found["calls"], found["formats"]) == (2, 24, {"openai-chat": 2})
+    code, out, _ = run(capsys, "import", "own.jsonl", "--to", "native.jsonl")
+    assert (code, "written: native.jsonl" in out) == (0, True)
+    again = as_json(capsys, "import", "native.jsonl")
+    assert again["calls"] == 24
+
+
+def test_replay_prints_exactly_the_documented_object(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-CLI-03, WB-CLI-04."""
+    found = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--set", "trigger.token=200")
+    assert set(found) == {"runs", "problems"}
+    facts = found["runs"][0]
+    assert tuple(facts) == FACT_NAMES
+    assert (facts["config"], facts["calls"], facts["needed_facts"], facts["cost_usd"]) == ("tuned", 24, None, None)
+    assert facts["firings"] > 0
+    again = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--set", "trigger.token=200", "--fresh")
+    assert again["runs"][0]["trace_hash"] == facts["trace_hash"]
+
+
+def test_replay_then_sql_then_report(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--report", "r.html")
+    assert code == 0
+    assert "tuned" in out
+    assert (here / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>") or (here / "r.html").exists()
+    table = as_json(capsys, "sql", "SELECT count(*) AS n FROM calls")
+    assert table == {"columns": ["n"], "rows": [[24]]}
+    code, out, _ = run(capsys, "sql", "--tables")
+    assert "prompt_tokens" in out
+    code, out, _ = run(capsys, "report", "--run", "tuned", "--report", "again.html")
+    assert (code, (here / "again.html").exists()) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["replai", "x"], 2, "unknown command 'replai'; did you mean replay?"),
+        (["replay", "own.jsonl", "--jbos", "2"], 2, "unknown option --jbos; did you mean --jobs?"),
+        (["replay"], 2, "the following arguments are required: PATH"),
+        (["replay", "missing.jsonl"], 3, "missing.jsonl"),
+        (["replay", "own.jsonl", "--config", "gone.toml"], 3, "configuration can't be read"),
+        (["replay", "own.jsonl", "--set", "trigger.tokn=5"], 2, "did you mean trigger.token?"),
+        (["replay", "own.jsonl", "--set", "nonsense"], 2, "OPTION=VALUE"),
+        (["replay", "own.jsonl", "--profile", "SEAD"], 2, "did you mean SEED?"),
+        (["replay", "own.jsonl", "--jobs", "0"], 2, "jobs = 0"),
+        (["replay", "own.jsonl", "--gap", "soon"], 2, "not a duration"),
+        (["sql", "SELECT 1"], 4, "no finished run to query"),
+        (["report", "--runs", "nowhere"], 4, "no finished run"),
+        (["config", "check"], 2, "needs a file"),
+        (["conformance", "own.jsonl"], 3, "not JSON"),
+        (["import", "own.jsonl", "--map", "user"], 2, "FIELD=NAME"),
+    ],
+)
+def test_every_mistake_is_one_line_with_what_to_do(
+    arguments: list[str], code: int, message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """WB-CLI, style section 6: documented exit codes, no traceback, the nearest valid name."""
+    seen, _, err = run(capsys, *arguments)
+    assert seen == code
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in err
+
+
+def test_debug_shows_the_traceback(here: Path) -> None:
+    with pytest.raises(Exception, match="no finished run"):
+        main(["--debug", "sql", "SELECT 1"])
+
+
+def test_sql_can_not_reach_other_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """SEC-02."""
+    run(capsys, "replay", "own.jsonl", "--config", "tuned.toml")
+    for query in (
+        "SELECT * FROM read_csv('own.jsonl')",
+        "COPY calls TO 'x.csv'",
+        "ATTACH 'y.duckdb'",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+    ):
+        code, _, err = run(capsys, "sql", query)
+        assert code == 4, query
+        assert err.startswith("workbench: ")
+    assert not (here / "x.csv").exists()
+    code, _, err = run(capsys, "sql", "SELEC 1")
+    assert (code, "syntax error" in err.lower()) == (4, True)
+
+
+def test_a_file_that_only_looks_like_a_run_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """SEC-03, B38."""
+    (here / "runs").mkdir()
+    (here / "runs" / "bad.duckdb").write_text("SQLite format 3\0 and more")
+    code, _, err = run(capsys, "report")
+    assert code == 4
+    assert "is a SQLite file, not DuckDB" in err
+
+
+def test_a_disk_that_is_full_leaves_no_finished_run(here: Path) -> None:
+    """REL-06 in small: one sentence, exit code 4, nothing half-written is taken for a finished run."""
+    script = (
+        "import resource, sys, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
+        "from workbench.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "replay", "own.jsonl", "--config", "tuned.toml"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert done.returncode == 4, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert [path for path in (here / "runs").glob("*.duckdb") if "partial" not in path.name] == []
+    assert main(["replay", "own.jsonl", "--config", "tuned.toml"]) == 0
+
+
+def test_config_explains_shows_and_checks(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-CFG-02."""
+    code, out, _ = run(capsys, "config", "check", "tuned.toml")
+    assert (code, out.startswith("tuned.toml: fine")) == (0, True)
+    _, out, _ = run(capsys, "config", "explain", "trigger")
+    assert "trigger.token" in out
+    assert "service" not in out
+    shown = as_json(capsys, "config", "show", "tuned.toml")
+    assert shown["tuned"]["trigger"]["token"] == 300
+    assert "properties" in as_json(capsys, "config", "schema")
+
+
+def test_conformance_ends_with_passed_and_failed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """WB-CLI-01: exit 0 only when none failed and at least one ran."""
+    good = {"id": "token_counter-1", "input": {"message": {"content": "abcd"}}, "expected": {"tokens": 1, "error": False}}
+    (here / "v.json").write_text(json.dumps([good]))
+    code, out, _ = run(capsys, "conformance", "v.json")
+    assert (code, out.splitlines()[-1]) == (0, "3 passed, 0 failed")
+    (here / "v.json").write_text(json.dumps([{**good, "expected": {"tokens": 2, "error": False}}]))
+    code, out, _ = run(capsys, "conformance", "v.json", "--profile", "SEED")
+    assert (code, out.splitlines()[-1]) == (1, "0 passed, 1 failed")
+    (here / "v.json").write_text("[]")
+    assert run(capsys, "conformance", "v.json")[0] == 1
+
+
+def test_doctor_names_what_is_missing_with_the_command_that_brings_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-CLI-02."""
+    found = as_json(capsys, "doctor")["findings"]
+    names = {finding["name"] for finding in found}
+    assert {"python", "duckdb", "o200k_base", "CJK font", "model endpoint"} <= names
+    assert all(finding["remedy"] for finding in found if not finding["found"])
+
+
+def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("demo", "import", "replay", "sql", "report", "config", "conformance", "doctor"):
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0
+        out = capsys.readouterr().out
+        assert f"example:\n  workbench {command}" in out
