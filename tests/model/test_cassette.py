@@ -372,7 +372,7 @@ def test_wherever_a_file_is_cut_the_entries_before_play(recorded: Path) -> None:
     """REL-15."""
     whole = recorded.read_bytes()
     ends = [i for i, byte in enumerate(whole) if byte == ord("\n")]
-    for n_bytes in range(len(whole)):
+    for n_bytes in sorted({*range(0, len(whole), 7), *(end + step for end in ends for step in (-1, 0, 1))}):
         recorded.write_bytes(whole[:n_bytes])
         if n_bytes < ends[0]:
             with pytest.raises(CassetteFormatError):
@@ -585,11 +585,16 @@ responses = st.builds(
 )
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cassettes")
+
+
 @given(st.lists(messages, max_size=3).map(tuple), st.lists(responses, max_size=2).map(tuple))
 def test_any_entry_comes_back_from_the_file_as_it_was(
-    asked: tuple[Message, ...], answers: tuple[Response, ...]
+    folder: Path, asked: tuple[Message, ...], answers: tuple[Response, ...]
 ) -> None:
-    path = Path(_folder()) / "law.jsonl"
+    path = folder / "law.jsonl"
     path.unlink(missing_ok=True)
     entry = Entry(request_fields("m", Request(messages=asked)), answers)
     Cassette(path).add(entry)

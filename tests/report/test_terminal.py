@@ -26,8 +26,16 @@ def test_no_line_is_wider_than_the_terminal():
         LONG: fake_run(LONG, {"客服-01": 30}, chars_per_token=2.0),
         "客户服务" * 12: fake_run("客户服务" * 12, {"客服-01": 30}, chars_per_token=2.0),
     }
-    for line in summary(runs).split("\n"):
+    for line in (summary(runs) + runs_table(runs)).split("\n"):
         assert display_width(line) <= LINE_WIDTH, line
+
+
+def test_names_too_long_for_their_column_go_on_below_and_stay_apart():
+    names = [f"a configuration with a name of some length, the variant number {n}" for n in range(3)]
+    runs = {name: fake_run(name, {"客服-01": 30}, chars_per_token=1 + n) for n, name in enumerate(names)}
+    shown = " ".join(runs_table(runs).split())
+    assert [f"number {n}" in shown for n in range(3)] == [True, True, True]
+    assert "[recommended]" in shown
 
 
 def test_summary_holds_recommendation_table_sentences_and_rule():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.summary.events import agent, call, calls, event, result, run, user
@@ -207,6 +207,8 @@ def test_a_request_at_the_budget_fits_and_lacks_nothing():
 
 
 @given(st.integers(0, 400), st.integers(0, 400), st.integers(1, 500))
+@example(50, 0, len(PROMPT))
+@example(0, 50, len(PROMPT) + 1)
 def test_the_largest_cut_that_fits_is_taken(n_conversation, n_previous, budget):
     """SUM-FIT-12, SUM-ERR-07, E26."""
     source = SourceText("c" * n_conversation, "p" * n_previous)

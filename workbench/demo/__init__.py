@@ -13,7 +13,17 @@ from workbench.errors import RecordingError
 from workbench.recordings import Recordings, load_recordings
 
 # Reading order of tables and figures: the baseline, what people start with, then what suits the data.
-_ORDER = ("no-summary", "events-20", "tokens-4.0", "tokens-1.3", "tokens-1.3-user")
+_ORDER = (
+    "no-summary",
+    "events-20",
+    "tokens-4.0",
+    "tokens-1.3",
+    "tokens-1.3-user",
+    "tokens-1.3-fork",
+    "tokens-1.3-late",
+    "compaction",
+    "tailoring",
+)
 _FOLDERS = ("zh-service", "zh-en-coding", "en-research")
 
 

@@ -8,11 +8,13 @@ conversation is masked (SEC-08). Nothing here does I/O.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -125,8 +127,7 @@ class Censor:
         """One line of at most 300 characters, masked."""
         line = " ".join(text[: 2 * _MAX_QUOTED_CHARS].split())
         line = _LOOKS_LIKE_A_KEY.sub("***", line)
-        for secret in self._secrets:
-            line = _without_runs(line, [secret], min(_SECRET_RUN_CHARS, len(secret)), "***")
+        line = _without_runs(line, self._secrets, _SECRET_RUN_CHARS, "***")
         line = line if len(line) <= _MAX_QUOTED_CHARS else line[:_MAX_QUOTED_CHARS] + "..."
         return _without_runs(line, self._contents, _CONTENT_RUN_CHARS, "[...]")
 
@@ -163,20 +164,16 @@ def _contents_of(request: Request) -> Iterator[str]:
 
 
 def _without_runs(text: str, sources: list[str], n_chars: int, mask: str) -> str:
-    """`text` with `mask` for each stretch whose every `n_chars` characters occur in a source."""
-    kept: list[str] = []
-    start = 0
-    at = 0
-    while at + n_chars <= len(text):
-        if not any(text[at : at + n_chars] in source for source in sources):
-            at += 1
-            continue
-        end = at + n_chars
-        while end < len(text) and any(text[end + 1 - n_chars : end + 1] in source for source in sources):
-            end += 1
-        kept += (text[start:at], mask)
-        start = at = end
-    return "".join((*kept, text[start:]))
+    """`text` with `mask` for each stretch whose every `n_chars` characters, or a whole shorter source, occur in
+    a source."""
+    masked = bytearray(len(text))
+    for length in {min(n_chars, len(source)) for source in sources} - {0}:
+        known = [source for source in sources if len(source) >= length and (length == n_chars or len(source) == length)]
+        for start in range(len(text) - length + 1):
+            if any(text[start : start + length] in source for source in known):
+                masked[start : start + length] = b"\x01" * length
+    runs = itertools.groupby(zip(text, masked, strict=True), key=itemgetter(1))
+    return "".join(mask if is_masked else "".join(char for char, _ in run) for is_masked, run in runs)
 
 
 # --- errors ---------------------------------------------------------------------------------------------

@@ -106,6 +106,16 @@ class PrefixTree:
         self._is_empty = False
         return prefix
 
+    def match(self, texts: Sequence[str]) -> int:
+        """Leading tokens of a request that an earlier one has, whole parts only; nothing is added."""
+        node = self._root
+        for text in texts:
+            child = node.children.get(text)
+            if child is None:
+                break
+            node = child
+        return node.tokens
+
     @property
     def total_tokens(self) -> int:
         """Tokens of the newest request."""

@@ -19,7 +19,6 @@ from workbench.agent.runner import Runner, RunOptions
 from workbench.agent.tools import ToolRound
 from workbench.build import billing_counter, build_agent, build_service, engine_counter
 from workbench.call import CallContext
-from workbench.clock import NS_PER_S
 from workbench.config import RunConfig
 from workbench.facts import words
 from workbench.model.client import Model
@@ -358,7 +357,8 @@ class ConversationReplay:
         call, summary = attempt.report.call, attempt.summary
         text = summary.summary if summary is not None else ""
         boundary = summary.boundary if summary is not None else None
-        request_tokens = sum(self._request_tokens(request) for request in call.requests)
+        requests = [_request_texts(request) for request in call.requests]
+        request_tokens = sum(self._billing.count_text(text) for texts in requests for text in texts)
         is_copy = attempt.status == "copied"
         error = None if attempt.error is None else f"{type(attempt.error).__name__}: {attempt.error}"
         rows.append(
@@ -378,6 +378,7 @@ class ConversationReplay:
                 None if boundary is None else boundary.cutoff_ns,
                 call.estimated_prompt_tokens,
                 request_tokens,
+                sum(self._meter.tree.match(texts) for texts in requests),
                 0 if is_copy else self._billing.count_text(text),
                 words(text),
                 len(call.requests),
@@ -386,10 +387,6 @@ class ConversationReplay:
                 text,
             )
         )
-
-    def _request_tokens(self, request: Request) -> int:
-        texts = [tools_text(request.tools), *(part_text(message) for message in request.messages)]
-        return sum(self._billing.count_text(text) for text in texts)
 
     def _conversation_row(self) -> Row:
         conversation = self._conversation
@@ -476,6 +473,11 @@ def _check_tree(check: Check) -> dict[str, object]:
     return tree
 
 
+def _request_texts(request: Request) -> list[str]:
+    head = [tools_text(request.tools)] if request.tools else []
+    return [*head, *(part_text(message) for message in request.messages)]
+
+
 def _agent_name(conversation: Conversation) -> str:
     """Who answers; a recording with several agents replays as the one that answers first."""
     first = next((call.event.author for call in conversation.calls if call.event.author), "")
@@ -487,8 +489,3 @@ def _known_window(config: RunConfig, conversation: Conversation) -> int | None:
         return config.model.context_window
     found = lookup_model_context_window(config.model.name or conversation.model)
     return found or None
-
-
-def latency_ns(config: RunConfig) -> int:
-    """Virtual duration of a summary call."""
-    return round(config.summaries.latency_s * NS_PER_S)

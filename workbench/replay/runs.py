@@ -26,7 +26,7 @@ from workbench.replay.meter import CallFacts
 from workbench.replay.trace import TABLES
 from workbench.store import tables as duck
 
-TRACE_VERSION = 1
+TRACE_VERSION = 2
 RUNS_FOLDER = "runs"
 _RUN_COLUMNS = (
     ("run_id", "VARCHAR"),
@@ -56,6 +56,7 @@ FACT_NAMES = (
     "peak_prompt_tokens",
     "overflow_calls",
     "summary_tokens",
+    "summary_prefix_tokens",
     "prefix_tokens",
     "prefix_reuse",
     "prefix_share",
@@ -82,6 +83,7 @@ SELECT
     (SELECT max(prompt_tokens) FROM calls) AS peak_prompt_tokens,
     (SELECT CASE WHEN count("window") = 0 THEN NULL ELSE count(*) FILTER (overflow) END FROM calls) AS overflow_calls,
     (SELECT coalesce(sum(request_tokens + completion_tokens), 0) FROM summaries) AS summary_tokens,
+    (SELECT coalesce(sum(prefix_tokens), 0) FROM summaries) AS summary_prefix_tokens,
     (SELECT sum(prefix_tokens) FROM calls) AS prefix_tokens,
     (SELECT sum(prefix_tokens) / nullif(sum(reusable_tokens), 0) FROM calls
         WHERE prefix_tokens IS NOT NULL) AS prefix_reuse,

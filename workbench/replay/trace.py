@@ -135,6 +135,7 @@ SUMMARIES = _table(
     ("cutoff_ns", "BIGINT", "its time"),
     ("estimated_tokens", "INTEGER", "estimate of the request by the engine's counter"),
     ("request_tokens", "INTEGER", "tokens of the requests by the billing counter, retries included"),
+    ("prefix_tokens", "INTEGER", "leading tokens of these requests that a main call had sent before"),
     ("completion_tokens", "INTEGER", "tokens of the text by the billing counter"),
     ("words", "INTEGER", "words of the text (WB-RPL-07b)"),
     ("model_calls", "INTEGER", "calls of the summary model, 2 = retried"),

@@ -49,12 +49,13 @@ def shorten(text: str, max_width: int) -> str:
     if display_width(text) <= max_width:
         return text
     tail_width = (max_width - 1) // 2
-    head = _within(text, max_width - 1 - tail_width)
-    tail = _within(text[::-1], tail_width)[::-1]
+    head = within(text, max_width - 1 - tail_width)
+    tail = within(text[::-1], tail_width)[::-1]
     return f"{head}…{tail}"
 
 
-def _within(text: str, max_width: int) -> str:
+def within(text: str, max_width: int) -> str:
+    """The beginning of `text` that takes at most `max_width` columns."""
     width = 0
     for index, character in enumerate(text):
         width += _columns(character)

@@ -30,7 +30,7 @@ CACHED_PRICE = 0.1
 SUMMARY_PRICE = 1.0
 NET_RULE = (
     f"net tokens = prompt tokens, the reused prefix at a cached price of {CACHED_PRICE}, plus all tokens of the "
-    "summary model at full price"
+    "summary model at full price, but for the part of a fork that repeats its parent"
 )
 
 _NO_WINDOW = "the context window of the model is unknown"
@@ -142,7 +142,9 @@ def net_tokens(run: RunLike) -> float | None:
     prompts, summaries = net_prompt_tokens(run), summary_model_tokens(run)
     if prompts is None or (summaries is None and settings_of(run).get("summarizer")):
         return None
-    return prompts + SUMMARY_PRICE * (summaries or 0)
+    # A fork repeats its parent's prompt, which the provider has in its cache.
+    forked = run.facts.get("summary_prefix_tokens") or 0
+    return prompts + SUMMARY_PRICE * (summaries or 0) - (1 - CACHED_PRICE) * forked
 
 
 def net_prompt_tokens(run: RunLike) -> float | None:
@@ -236,11 +238,17 @@ _COLUMNS = (
         "tokens that the summary model read and wrote; part of the net tokens",
         _plain("summary_tokens", _NOT_MEASURED),
     ),
+    Column("calls", "calls of the main model", _plain("calls", _NOT_MEASURED)),
     Column("firings", "trigger checks that fired", _plain("firings", _NOT_MEASURED)),
     Column(
         "prefix reuse",
         "reused tokens / tokens of the longest earlier request that was still alive",
         _plain("prefix_reuse", _NO_EARLIER, share),
+    ),
+    Column(
+        "prefix share",
+        "leading tokens equal to an earlier request, of all prompt tokens of calls that had one",
+        _plain("prefix_share", _NO_EARLIER, share),
     ),
     Column("overflow", "calls whose prompt exceeds the context window", _overflow),
     Column(

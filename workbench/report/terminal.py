@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.report.labels import UNKNOWN, display_width, printable, shorten, units_to_wrap
+from workbench.report.labels import UNKNOWN, display_width, printable, shorten, units_to_wrap, within
 from workbench.report.overview import Cell, Overview, Row, overview, sentence
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _overview_lines(view: Overview) -> str:
     heads = [_two_lines(column.title) for column in view.columns]
     widths = [max(map(display_width, (*head, *texts))) for head, texts in zip(heads, figures, strict=True)]
     room = LINE_WIDTH - sum(width + len(_GAP) for width in widths)
-    longest = max(display_width(_name(row, 1_000)) for row in view.rows)
+    longest = max(display_width(" ".join(_name_parts(row))) for row in view.rows)
     name_width = max(min(longest, max(room, _NAME_WIDTH[0]), _NAME_WIDTH[1]), len("configuration"))
     lines = [
         _line("", [upper for upper, _ in heads], name_width, widths),
@@ -56,7 +56,9 @@ def _overview_lines(view: Overview) -> str:
         "─" * (name_width + sum(width + len(_GAP) for width in widths)),
     ]
     for position, row in enumerate(view.rows):
-        lines.append(_line(_name(row, name_width), [texts[position] for texts in figures], name_width, widths))
+        first, *further = _name_lines(row, name_width)
+        lines.append(_line(first, [texts[position] for texts in figures], name_width, widths))
+        lines += further
     return "\n".join(lines)
 
 
@@ -104,13 +106,21 @@ def _line(name: str, figures: list[str], name_width: int, widths: list[int]) -> 
     return _GAP.join(cells).rstrip()
 
 
-def _name(row: Row, max_width: int) -> str:
-    """The name with its tags; the name gives way first, then the tags."""
-    tags = f" [{', '.join(row.tags)}]" if row.tags else ""
-    room = max_width - display_width(tags)
-    if room < 8:
-        return shorten(row.name + tags, max_width)
-    return shorten(row.name, room) + tags
+def _name_parts(row: Row) -> list[str]:
+    """The name, and its tags in brackets if it has any."""
+    return [printable(row.name), *([f"[{', '.join(row.tags)}]"] if row.tags else [])]
+
+
+def _name_lines(row: Row, width: int) -> list[str]:
+    """Name and tags within the first column; what doesn't fit goes on below, so that names stay apart."""
+    name, *tags = _name_parts(row)
+    lines = _broken(shorten(name, 2 * width - len(_GAP)), width)
+    for tag in tags:
+        if display_width(f"{lines[-1]} {tag}") <= width:
+            lines[-1] += f" {tag}"
+        else:
+            lines.append(_GAP + shorten(tag, width - len(_GAP)))
+    return lines
 
 
 def _figure(cell: Cell) -> str:
@@ -120,12 +130,20 @@ def _figure(cell: Cell) -> str:
 
 def _wrapped(line: str) -> str:
     """A sentence on lines that fit, the later ones indented; lines of the table are left alone."""
-    if display_width(line) <= LINE_WIDTH or _GAP in line:
-        return line
+    return line if _GAP in line else "\n".join(_broken(line, LINE_WIDTH))
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """`text` on lines of at most `width` columns, the later ones indented; broken inside a word only if need be."""
     lines = [""]
-    for piece in units_to_wrap(line):
-        if lines[-1].strip() and display_width((lines[-1] + piece).rstrip()) > LINE_WIDTH:
-            lines.append("  ")
+    for piece in units_to_wrap(text):
+        while display_width((lines[-1] + piece).rstrip()) > width:
+            if lines[-1].strip():
+                lines.append(_GAP)
+            else:
+                lines[-1] += (head := within(piece, width - display_width(lines[-1])))
+                piece = piece[len(head) :]
+                lines.append(_GAP)
         if lines[-1].strip() or not piece.isspace():
             lines[-1] += piece
-    return "\n".join(part.rstrip() for part in lines)
+    return [line.rstrip() for line in lines]
