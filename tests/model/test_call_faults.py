@@ -164,6 +164,7 @@ def test_the_conversation_is_not_repeated_but_short_common_runs_are() -> None:
     assert censor.clean(f"bad text: {said}!") == "bad text: [...]!"
     assert censor.clean(f"bad arguments: {call.arguments}") == "bad arguments: [...]"
     assert censor.clean("订单是 A1001") == "订单是 A1001"
+    assert Censor(contents=["the"]).clean("the model is gone") == "the model is gone"
 
 
 def test_headers_and_long_extra_fields_of_a_request_are_secrets_short_ones_are_options() -> None:

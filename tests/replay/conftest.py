@@ -67,4 +67,5 @@ def config(**values: Any) -> RunConfig:
 def summarising(name: str = "summaries", *, token: int = 300, mode: str = "system", **values: Any) -> RunConfig:
     """Summaries after `token` new tokens."""
     agent = {"add_session_summary": True, "summary_injection_mode": mode, **values.pop("agent", {})}
-    return config(name=name, summarizer={"max_summary_words": 40}, trigger={"token": token}, agent=agent, **values)
+    values.setdefault("trigger", {"token": token})
+    return config(name=name, summarizer={"max_summary_words": 40}, agent=agent, **values)

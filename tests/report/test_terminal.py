@@ -26,7 +26,7 @@ def test_no_line_is_wider_than_the_terminal():
         LONG: fake_run(LONG, {"客服-01": 30}, chars_per_token=2.0),
         "客户服务" * 12: fake_run("客户服务" * 12, {"客服-01": 30}, chars_per_token=2.0),
     }
-    for line in (summary(runs) + runs_table(runs)).split("\n"):
+    for line in (summary(runs) + "\n" + runs_table(runs)).split("\n"):
         assert display_width(line) <= LINE_WIDTH, line
 
 

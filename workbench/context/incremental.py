@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from workbench.context.assemble import Assembly, ContentStage, Invocation, Piece, can_recover, compose, constant_skip
 from workbench.context.compact import Compactor, ContextCompactionStats, Rewrite, SkipRecentFunc, unit_key
@@ -740,7 +741,7 @@ class ContentAssembler:
         pieces += [Piece(current.lane, 0, len(current.lane)), Piece(open_lane, 0, len(open_lane))]
         pieces = [piece for piece in pieces if piece.stop > piece.start]
         if self.settings.add_context_prefix:
-            for left, right in zip(pieces, pieces[1:], strict=False):
+            for left, right in pairwise(pieces):
                 if self._would_merge(left.lane.messages[left.stop - 1], right.lane.messages[right.start]):
                     raise _GoPlain
         return pieces

@@ -134,6 +134,8 @@ class Measure:
     """How many of the first i messages survive."""
     valid_sum: list[int] = field(default_factory=lambda: [0])
     """Tokens of the first i survivors."""
+    valid_users: list[int] = field(default_factory=list)
+    """Which survivors are user messages."""
     users: list[int] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     """User messages whose previous message in the lane, system ones aside, isn't a user's."""
@@ -149,6 +151,8 @@ class Measure:
             self.raw.append(self.raw[-1] + tokens)
             form = valid_form(message)
             if form is not None:
+                if form.role == USER:
+                    self.valid_users.append(len(self.valid))
                 self.valid.append(form)
                 self.valid_sources.append(i)
                 n_tokens = tokens if form is message else self.memo.tokens_or_estimate(form)
@@ -356,6 +360,14 @@ class Tailored:
         return self._kept
 
 
+    def keep_all(self, messages: tuple[Message, ...]) -> None:
+        """Send what came after all."""
+        self.kept_original = True
+        self.tokens = self.tokens_before
+        self._messages = messages
+        self._kept = tuple(range(len(messages)))
+
+
 class TailoringStrategy(Protocol):
     """Makes a message list fit."""
 
@@ -422,13 +434,10 @@ class _BlockStrategy:
 
     def _reduce_to_minimum(self, result: Tailored) -> None:
         """Head and latest group; over the budget still, it's returned with the overflow (ASM-TLR-10, -11)."""
-        messages, kept = result.messages, result.kept
-        group = _minimal_group(messages)
-        result._messages = tuple(messages[i] for i in group)
-        result._kept = tuple(kept[i] for i in group)
-        result.tokens = sum(self.memo.tokens_or_estimate(message) for message in result._messages)
-        if result._messages and (result.tokens > result.max_tokens or result.max_tokens <= 0):
-            result.overflow = TokenTailoringOverflowError(result._messages, result.tokens, result.max_tokens)
+        result.parts = tuple(_minimal_parts(result.parts))
+        result.tokens = _tokens_of(result.parts)
+        if result.parts and (result.tokens > result.max_tokens or result.max_tokens <= 0):
+            result.overflow = TokenTailoringOverflowError(result.messages, result.tokens, result.max_tokens)
 
 
 class MiddleOutStrategy(_BlockStrategy):
@@ -474,10 +483,7 @@ def tailor_assembly(assembly: Assembly, strategy: _BlockStrategy, max_tokens: in
     """What the model adapter sends: never an empty list for a request that had messages (ASM-TLR-12)."""
     tailored = strategy.tailor_assembly(assembly, max_tokens)
     if not len(tailored) and len(assembly):
-        tailored.kept_original = True
-        tailored.tokens = tailored.tokens_before
-        tailored._messages = assembly.messages
-        tailored._kept = tuple(range(len(assembly)))
+        tailored.keep_all(assembly.messages)
     return tailored
 
 
@@ -512,7 +518,7 @@ def _take(result: Tailored, stretches: Sequence[_Stretch]) -> None:
             parts.append((measure, a, b, stretch.index_before - stretch.start))
     parts = _without_tail(_without_lead(parts))
     result.parts = tuple(parts)
-    result.tokens = sum(measure.valid_sum[b] - measure.valid_sum[a] for measure, a, b, _ in parts)
+    result.tokens = _tokens_of(parts)
 
 
 _Part = tuple[Measure, int, int, int]
@@ -546,18 +552,32 @@ def _without_tail(parts: list[_Part]) -> list[_Part]:
     return parts
 
 
-def _minimal_group(messages: Sequence[Message]) -> list[int]:
-    """Indices of the leading system messages and the latest group, of an already validated list (ASM-TLR-10)."""
-    head = next((i for i, message in enumerate(messages) if message.role != SYSTEM), len(messages))
-    last = len(messages) - 1
-    while last >= head and messages[last].role in (SYSTEM, ASSISTANT):
-        last -= 1
-    if last < head:
-        return []
-    start = last
-    if messages[last].role == TOOL:
-        while start >= head and messages[start].role != USER:
-            start -= 1
-        if start < head:
-            return []
-    return [*range(head), *range(start, last + 1)]
+def _minimal_parts(parts: Sequence[_Part]) -> list[_Part]:
+    """The leading system messages and the latest group of validated messages (ASM-TLR-10)."""
+    head: list[_Part] = []
+    for measure, a, b, offset in parts:
+        end = a
+        while end < b and measure.valid[end].role == SYSTEM:
+            end += 1
+        if end > a:
+            head.append((measure, a, end, offset))
+        if end < b:
+            return head + _latest_group(parts)
+    return []
+
+
+def _latest_group(parts: Sequence[_Part]) -> list[_Part]:
+    """The last message; if it's a tool's, all from the user message that it goes back to."""
+    measure, _, b, offset = parts[-1]
+    if measure.valid[b - 1].role == USER:
+        return [(measure, b - 1, b, offset)]
+    for n in range(len(parts) - 1, -1, -1):
+        measure, a, b, offset = parts[n]
+        j = bisect_left(measure.valid_users, b) - 1
+        if j >= 0 and measure.valid_users[j] >= a:
+            return [(measure, measure.valid_users[j], b, offset), *parts[n + 1 :]]
+    return []
+
+
+def _tokens_of(parts: Sequence[_Part]) -> int:
+    return sum(measure.valid_sum[b] - measure.valid_sum[a] for measure, a, b, _ in parts)

@@ -115,7 +115,7 @@ class Censor:
 
     def __init__(self, secrets: Iterable[str] = (), contents: Iterable[str] = ()) -> None:
         self._secrets = [form for secret in secrets for form in _spellings(secret)]
-        self._contents = list(contents)
+        self._contents = [content for content in contents if len(content) >= _CONTENT_RUN_CHARS]
 
     @classmethod
     def of(cls, request: Request, secrets: Iterable[str]) -> Censor:

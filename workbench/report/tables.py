@@ -30,7 +30,8 @@ def overview_table(view: Overview) -> Markup:
 
 
 def _overview_row(row: Row, *, recommended: bool) -> Markup:
-    tags = [element("span", tag, class_="tag") for tag in row.tags]
+    # Spaces, because a notebook shows the table without the style sheet that sets tags and differences apart.
+    tags = [joined([" ", element("span", tag, class_="tag")]) for tag in row.tags]
     cells = [element("th", element("span", row.name, class_="name"), *tags, scope="row")]
     cells += [_figure_cell(cell) for cell in row.cells]
     return element("tr", *cells, class_="recommended" if recommended else None)
@@ -40,7 +41,7 @@ def _figure_cell(cell: Cell) -> Markup:
     classes = ["number"]
     classes += ["unknown"] if cell.text == UNKNOWN else []
     classes += ["action"] if cell.needs_action else []
-    change = element("span", cell.difference, class_="difference") if cell.difference else None
+    change = joined([" ", element("span", cell.difference, class_="difference")]) if cell.difference else None
     return element("td", cell.text, change, class_=" ".join(classes), title=cell.note or None)
 
 
