@@ -452,13 +452,9 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 
 def _print_runs(runs: Any) -> None:
-    from workbench.report.terminal import runs_table, sentence
+    from workbench.report.terminal import summary
 
-    print(runs_table(runs))
-    print()
-    baseline = next(iter(runs.values()))
-    for run in runs.values():
-        print(f"- {sentence(run, baseline)}")
+    print(summary(runs))
 
 
 def _print_problems(recordings: Recordings) -> None:

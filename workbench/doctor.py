@@ -54,7 +54,7 @@ def _vocabulary(name: str) -> Finding:
 
 
 def _cjk_font() -> Finding:
-    packaged = importlib.util.find_spec("cvttf_notosanscjk_regular") or importlib.util.find_spec("noto")
+    packaged = importlib.util.find_spec("cvttf_NotoSansCJK_Regular")
     try:
         from workbench.report.fonts import cjk_font_name
 

@@ -14,20 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from workbench.errors import ConfigError, nearest_name
 
 
-class _RaisesConfigErrors(type(BaseModel)):  # type: ignore[misc]
-    """Calling a settings class raises `ConfigError`.
-
-    Not an `__init__` of `Settings`: pydantic would call that for nested tables too, and lose where they stand.
-    """
-
-    def __call__(cls, *args: Any, **values: Any) -> Any:
-        try:
-            return super().__call__(*args, **values)
-        except ValidationError as error:
-            raise config_error_from(error, cls) from error
-
-
-class Settings(BaseModel, metaclass=_RaisesConfigErrors):
+class Settings(BaseModel):
     """Frozen, strict, no unknown keys; each field's docstring gives unit, default and source."""
 
     model_config = ConfigDict(
@@ -39,6 +26,16 @@ class Settings(BaseModel, metaclass=_RaisesConfigErrors):
         validate_default=True,
         hide_input_in_errors=True,  # the text of a chained error: somebody may have put a key into a file
     )
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise config_error_from(error, type(self)) from error
+
+    # Says that this is no custom constructor: pydantic would call one for nested tables too, and the place of
+    # a fault inside them, and JSON's lists for tuples, would be lost.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
     def parse(cls, values: Any, *, where: str = "") -> Self:

@@ -65,7 +65,9 @@ def session(*events: Event, **summaries: Summary) -> Session:
     return Session(app_name="app", user_id="u", id="s", events=events, summaries=dict(summaries))
 
 
-def invocation(stored: Session | None, message: Message | None = None, request: str = "now", **facts: Any) -> Invocation:
+def invocation(
+    stored: Session | None, message: Message | None = None, request: str = "now", **facts: Any
+) -> Invocation:
     defaults: dict[str, Any] = {
         "session": stored,
         "agent_name": "agent",

@@ -6,7 +6,18 @@ import random
 from dataclasses import dataclass, field
 
 from workbench.context.assemble import Invocation
-from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, Choice, ContentPart, Message, Response, ToolCall
+from workbench.model.types import (
+    ASSISTANT,
+    EMPTY_MESSAGE,
+    SYSTEM,
+    TOOL,
+    USER,
+    Choice,
+    ContentPart,
+    Message,
+    Response,
+    ToolCall,
+)
 from workbench.session.rounds import PER_CALL_RESULT
 from workbench.session.types import Event, Session, Summary, SummaryBoundary
 
@@ -28,7 +39,7 @@ class Storyteller:
     n_requests: int = 0
     request_id: str = ""
     invocation_id: str = ""
-    message: Message = Message()
+    message: Message = EMPTY_MESSAGE
     open_calls: list[tuple[str, str]] = field(default_factory=list)
     old_calls: list[tuple[str, str]] = field(default_factory=list)
 

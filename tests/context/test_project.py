@@ -33,18 +33,31 @@ def test_without_a_session_the_message_stands_alone():
 def test_results_move_behind_the_nearest_call_that_waits_for_them():
     """ASM-HIST-04: ids may be re-used; a result of two rounds is split; unmatched results go."""
     stored = session(
-        event(1, user()), event(2, call("a", text="one")), event(3, call("a", "b", text="two")),
-        event(4, result("a", "x"), result("a", "y"), result("zz", "stray")), event(5, result("b", "z")), event(6, say("end")),
+        event(1, user()),
+        event(2, call("a", text="one")),
+        event(3, call("a", "b", text="two")),
+        event(4, result("a", "x"), result("a", "y"), result("zz", "stray")),
+        event(5, result("b", "z")),
+        event(6, say("end")),
     )
     assert texts(assemble(stored))[1:] == [
-        "user:q", "assistant:a:one", "tool:a:y", "assistant:a,b:two", "tool:a:x", "tool:b:z", "assistant:end",
+        "user:q",
+        "assistant:a:one",
+        "tool:a:y",
+        "assistant:a,b:two",
+        "tool:a:x",
+        "tool:b:z",
+        "assistant:end",
     ]
 
 
 def test_a_result_at_the_end_closes_its_round_and_ends_the_request():
     """ASM-HIST-05, -06: what stands between call and result is dropped, merged results keep the first's place."""
     stored = session(
-        event(1, user()), event(2, call("a", "b")), event(3, result("a", "1")), event(4, say("meanwhile")),
+        event(1, user()),
+        event(2, call("a", "b")),
+        event(3, result("a", "1")),
+        event(4, say("meanwhile")),
         event(5, result("b", "2")),
     )
     sent = assemble(stored)
@@ -65,8 +78,12 @@ def test_results_that_come_one_by_one_are_sorted_and_never_sent_in_part():
 def test_answered_rounds_of_earlier_requests_can_be_left_out():
     """ASM-HIST-08: a text stays; a round whose result is of this request stays whole."""
     stored = session(
-        event(1, call("a", text="words"), request="r1"), event(2, result("a"), request="r1"),
-        event(3, call("b"), request="r1"), event(4, user()), event(5, result("b")), event(6, say("x")),
+        event(1, call("a", text="words"), request="r1"),
+        event(2, result("a"), request="r1"),
+        event(3, call("b"), request="r1"),
+        event(4, user()),
+        event(5, result("b")),
+        event(6, say("x")),
     )
     sent = assemble(stored, agent={"tool_transcript_mode": "omit_previous_completed"})
     assert texts(sent)[1:] == ["assistant:words", "assistant:b", "tool:b:r", "user:q", "assistant:x"]
@@ -133,8 +150,10 @@ def test_reasoning_of_past_requests_stays_only_where_tools_were_called(mode, kep
     """ASM-HIST-13."""
     stored = session(
         event(1, say("a", reasoning_content="t"), request="r1"),
-        event(2, call("c", reasoning_content="t"), request="r2"), event(3, result("c"), request="r2"),
-        event(4, user()), event(5, say("b", reasoning_content="t")),
+        event(2, call("c", reasoning_content="t"), request="r2"),
+        event(3, result("c"), request="r2"),
+        event(4, user()),
+        event(5, say("b", reasoning_content="t")),
     )
     sent = assemble(stored, agent={"reasoning_content_mode": mode})
     assistants = [message for message in sent.messages if message.role == "assistant"]
@@ -196,9 +215,7 @@ def test_a_projector_rewrites_each_message_and_anchors_follow_it():
     def project(asker, stored_event, message):
         return Message(role="assistant") if message.content == "gone" else message
 
-    sent = assemble(
-        stored, agent={"add_session_summary": True, "user_anchors": True}, message_projector=project
-    )
+    sent = assemble(stored, agent={"add_session_summary": True, "user_anchors": True}, message_projector=project)
     assert texts(sent)[1:] == ["user:q"]
 
 

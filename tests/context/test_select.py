@@ -12,8 +12,6 @@ from workbench.profiles import SEED, TRPC_AGENT_GO_2026_08
 from workbench.session.types import SummaryBoundary
 
 
-
-
 def test_only_whole_events_with_something_to_show_are_eligible():
     """ASM-EVT-01."""
     assert is_eligible(event(1, say("x")))
@@ -62,9 +60,7 @@ def test_current_turn_events_stay_whatever_their_role():
 def test_seed_history_obeys_the_cutoff():
     """ASM-EVT-02, ASM-RUN-11."""
     stored = session(event(1, user("seed")), event(2, say("seeded")), event(3, user("q")), app=summary(3))
-    sent = assemble(
-        stored, agent={"add_session_summary": True}, facts={"seed_history_ids": frozenset({"e1", "e2"})}
-    )
+    sent = assemble(stored, agent={"add_session_summary": True}, facts={"seed_history_ids": frozenset({"e1", "e2"})})
     assert texts(sent)[1:] == ["user:q"]
 
 
@@ -85,13 +81,14 @@ def test_without_an_id_an_event_at_the_cutoff_is_kept():
     assert not Cutoff.of(SummaryBoundary("app", 0, "e1"), stored).covers(0, stored.events[0])
 
 
-@pytest.mark.parametrize(
-    ("mode", "wanted"), [("all", ["x", "y", "z"]), ("request", ["y", "z"]), ("invocation", ["z"])]
-)
+@pytest.mark.parametrize(("mode", "wanted"), [("all", ["x", "y", "z"]), ("request", ["y", "z"]), ("invocation", ["z"])])
 def test_the_timeline_filter_narrows_history(mode, wanted):
     """ASM-EVT-05."""
     stored = session(
-        event(1, say("x"), request="r1"), event(2, say("y"), invocation_id="other"), event(3, say("z")), event(4, user())
+        event(1, say("x"), request="r1"),
+        event(2, say("y"), invocation_id="other"),
+        event(3, say("z")),
+        event(4, user()),
     )
     sent = assemble(stored, agent={"timeline_filter_mode": mode})
     assert [message.content for message in sent.messages[1:-1]] == wanted
@@ -127,7 +124,10 @@ def test_a_legacy_event_is_filtered_by_its_branch():
 def test_include_contents_none_sends_only_the_own_invocation():
     """ASM-EVT-10; pass 2 works, passes 0 and 1 don't, and its marker names no event."""
     stored = session(
-        event(1, user("old"), request="r1"), event(2, user()), event(3, call("c")), event(4, result("c", "z" * 400)),
+        event(1, user("old"), request="r1"),
+        event(2, user()),
+        event(3, call("c")),
+        event(4, result("c", "z" * 400)),
         app=summary(1),
     )
     sent = assemble(
@@ -160,7 +160,11 @@ def test_only_the_latest_complete_covered_round_comes_back():
     """ASM-INTRA-10 to -12: parallel results stay together, text and reasoning with them."""
     sent = assemble(_run(event(6, say("later")), covered=5), agent={"add_session_summary": True})
     assert texts(sent)[1:] == [
-        "user:q", "assistant:b,c:second", "tool:b:five5", "tool:c:ninechars", "assistant:later",
+        "user:q",
+        "assistant:b,c:second",
+        "tool:b:five5",
+        "tool:c:ninechars",
+        "assistant:later",
     ]
     assert sent.messages[2].reasoning_content == "why"
     assert dict(sent.covered_positions_included) == {0: "current_message", 3: "resume_tail", 4: "resume_tail"}
@@ -195,7 +199,10 @@ def test_kept_tools_keep_their_result_in_the_tail():
 def test_a_covered_call_comes_back_bare_for_the_result_that_needs_it():
     """ASM-INTRA-20."""
     stored = session(
-        event(1, user()), event(2, call("a", "b", text="words")), event(3, result("a", "1")), event(4, result("b", "2")),
+        event(1, user()),
+        event(2, call("a", "b", text="words")),
+        event(3, result("a", "1")),
+        event(4, result("b", "2")),
         app=summary(3),
     )
     sent = assemble(stored, agent={"add_session_summary": True})
@@ -206,8 +213,12 @@ def test_a_covered_call_comes_back_bare_for_the_result_that_needs_it():
 def test_a_reused_id_revives_no_older_call():
     """ASM-INTRA-20, ASM-HIST-04."""
     stored = session(
-        event(1, user()), event(2, call("a", text="old")), event(3, result("a", "1")),
-        event(4, call("a", text="new")), event(5, result("a", "2")), app=summary(4),
+        event(1, user()),
+        event(2, call("a", text="old")),
+        event(3, result("a", "1")),
+        event(4, call("a", text="new")),
+        event(5, result("a", "2")),
+        app=summary(4),
     )
     sent = assemble(stored, agent={"add_session_summary": True})
     assert texts(sent)[1:] == ["user:q", "assistant:a:old", "tool:a:1", "assistant:a", "tool:a:2"]
@@ -218,7 +229,9 @@ def test_a_reused_id_revives_no_older_call():
 
 def _split_turn(**facts):
     return session(
-        event(1, user("asked"), request="r1", **facts), event(2, say("answered"), request="r1", **facts), event(3, user()),
+        event(1, user("asked"), request="r1", **facts),
+        event(2, say("answered"), request="r1", **facts),
+        event(3, user()),
         app=summary(1),
     )
 

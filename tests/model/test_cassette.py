@@ -25,16 +25,8 @@ from workbench.errors import (
     ModelError,
     ReplayError,
 )
-from workbench.model.cassette import (
-    Cassette,
-    CassetteModel,
-    Entry,
-    canonical_json,
-    first_difference,
-    recorded_model,
-    request_fields,
-    request_key,
-)
+from workbench.model.cassette import Cassette, CassetteModel, recorded_model
+from workbench.model.cassette_entry import Entry, canonical_json, first_difference, request_fields, request_key
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
 from workbench.model.types import (
     Choice,
@@ -455,6 +447,19 @@ def test_a_file_that_goes_away_is_recorded_anew(recorded: Path) -> None:
     recorded.unlink()
     assert text_of(model, ASKED[0]) == "新"
     assert len(Cassette(recorded)) == 1
+
+
+def test_a_file_that_goes_away_while_the_model_answers_is_made_anew(recorded: Path) -> None:
+    delete = recorded.unlink
+
+    class Deleting(Counted):
+        async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+            delete()
+            async for response in super().generate(ctx, request):
+                yield response
+
+    assert text_of(CassetteModel(Cassette(recorded), Deleting(["四"]), "auto"), ASKED[3]) == "四"
+    assert [entry.request for entry in Cassette(recorded).entries()] == [request_fields("scripted", ASKED[3])]
 
 
 # --- several writers ------------------------------------------------------------------------------------

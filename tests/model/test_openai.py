@@ -6,19 +6,12 @@ The faults and oddities are those of reliability.md, section 6; a local server p
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import logging
-import socket
 import subprocess
 import sys
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from pydantic import SecretStr
@@ -28,110 +21,49 @@ from tests.model.fake_server import (
     ECHOES,
     FAULTS,
     ODDITIES,
-    START_NS,
     STREAM_FAULTS,
     TEXT,
     FakeServer,
     answers,
     event,
-    full_backlog,
     refusal,
     right,
-    saying,
     silent,
     streams,
     text_events,
-    usage,
     whole,
 )
-from tests.service.helpers import say, session_with
-from workbench.agent.agent import LLMAgent
-from workbench.agent.runner import Runner
-from workbench.agent.tools import FunctionTool
+from tests.model.faulty import (
+    ASK,
+    CANARY_FIELD,
+    CANARY_HEADER,
+    CANARY_KEY,
+    EXPECTED,
+    SAYS_NOTHING,
+    TRIED_ONCE,
+    Waits,
+    assert_no_canary,
+    everything_about,
+    faulty,
+    model_of,
+    responses_of,
+)
 from workbench.call import EMPTY_CONTEXT
-from workbench.clock import FixedClock
-from workbench.context.settings import AgentSettings
 from workbench.errors import (
     ConfigError,
-    ContentFilterError,
     ContextLengthError,
-    EmptySummaryError,
     ModelAuthError,
     ModelCallForbiddenError,
     ModelError,
     ModelStreamError,
     ModelTimeoutError,
     RateLimitError,
-    SummaryError,
-    SummaryModelError,
 )
-from workbench.model.cassette import Cassette, CassetteModel
-from workbench.model.client import BudgetedModel, Model
+from workbench.model.client import BudgetedModel
 from workbench.model.openai import OpenAIModel
-from workbench.model.scripted import ScriptedAnswer, ScriptedModel
-from workbench.model.types import (
-    ContentPart,
-    GenerationConfig,
-    Message,
-    Request,
-    Response,
-    ToolCall,
-    ToolSpec,
-    Usage,
-)
-from workbench.service.service import SessionService
-from workbench.service.settings import ServiceSettings
-from workbench.session.types import SessionKey
-from workbench.store.memory import InMemoryStore
-from workbench.summary.context import context_with_cache_safe_fork_request
-from workbench.summary.summarizer import Summarizer
+from workbench.model.types import ContentPart, GenerationConfig, Message, Request, Response, ToolCall, ToolSpec, Usage
 
 ROOT = Path(__file__).resolve().parents[2]
-ASK = Request(messages=(Message("user", "请总结"),))
-CANARY_KEY = "sk-canary-0000-Zq8vTn+Wk/3=xYb7"
-CANARY_HEADER = "canary header 0000 \\ Lm5tRp&9s"
-CANARY_FIELD = "canary-field-0000-Hd2kQw7%eJ"
-
-
-class Waits:
-    """Waiting that only moves a clock; both kinds of it."""
-
-    def __init__(self) -> None:
-        self.clock = FixedClock(START_NS)
-        self.seconds: list[float] = []
-
-    def blocking(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-        self.clock.advance(timedelta(seconds=seconds))
-
-    async def sleep(self, seconds: float) -> None:
-        self.blocking(seconds)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeServer]:
-    with FakeServer() as running:
-        yield running
-
-
-def model_of(server: FakeServer, name: str = "fine", waits: Waits | None = None, **options: Any) -> OpenAIModel:
-    """A model of the local server that never really waits between attempts."""
-    waits = waits or Waits()
-    options.setdefault("base_url", server.base_url)
-    options.setdefault("timeout_s", 0.1 if name.endswith("timeout") else 10.0)
-    options.setdefault("stream", name.startswith(("stream-", "chunk-", "empty-finish", "split-", "comments")))
-    return OpenAIModel(
-        name, clock=waits.clock, sleep=waits.sleep, sleep_blocking=waits.blocking, **{"max_retries": 1, **options}
-    )
-
-
-def responses_of(model: Model, request: Request = ASK) -> list[Response]:
-    """All responses, through an event loop of their own."""
-
-    async def main() -> list[Response]:
-        return [response async for response in model.generate(EMPTY_CONTEXT, request)]
-
-    return asyncio.run(main())
 
 
 def call(model: OpenAIModel, request: Request = ASK, *, blocking: bool) -> list[Response]:
@@ -343,66 +275,12 @@ def test_an_instance_serves_one_event_loop_after_the_other_and_leaves_nothing_op
             assert [response async for response in model.generate(EMPTY_CONTEXT, ASK)]
 
     asyncio.run(main())
-    model.close()
+    for _ in range(2):
+        assert model.generate_blocking(ASK)
+        model.close()
 
 
 # --- faults and oddities of section 6 -------------------------------------------------------------------
-
-EXPECTED: dict[str, type[ModelError]] = {
-    "refused": ModelError,
-    "name-not-found": ModelError,
-    "tls-failure": ModelError,
-    "connect-timeout": ModelTimeoutError,
-    "reset-before-headers": ModelError,
-    "reset-in-body": ModelError,
-    "first-byte-timeout": ModelTimeoutError,
-    "between-bytes-timeout": ModelTimeoutError,
-    **dict.fromkeys(CONTEXT_LENGTH_WORDINGS, ContextLengthError),
-    "bad-request": ModelError,
-    "wrong-key": ModelAuthError,
-    "no-such-model": ModelError,
-    "rate-limit-seconds": RateLimitError,
-    "rate-limit-date": RateLimitError,
-    "rate-limit-bare": RateLimitError,
-    "server-error": ModelError,
-    "html-page": ModelError,
-    "overloaded": ModelError,
-    "content-filter": ContentFilterError,
-    "no-choices": ModelError,
-    "not-json": ModelError,
-    **dict.fromkeys(STREAM_FAULTS, ModelStreamError),
-}
-SAYS_NOTHING = ("empty-text", "white-space")
-"""To a model these are answers; a summary can't be made of them."""
-TRIED_ONCE = {*CONTEXT_LENGTH_WORDINGS, "bad-request", "wrong-key", "no-such-model", "content-filter", "tls-failure"}
-
-
-@contextmanager
-def faulty(server: FakeServer, name: str, **options: Any) -> Iterator[OpenAIModel]:
-    """A model that fails in the way of this name."""
-    with pytest.MonkeyPatch.context() as patch:
-        if name == "refused":
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
-            yield model_of(server, name, base_url=f"http://127.0.0.1:{port}/v1", **options)
-        elif name == "name-not-found":
-
-            def unknown(*_: Any, **__: Any) -> None:
-                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-            patch.setattr(socket, "getaddrinfo", unknown)
-            patch.delenv("WORKBENCH_FORBID_MODEL_CALLS")
-            patch.setenv("NO_PROXY", "*")
-            yield model_of(server, name, base_url="http://nowhere.invalid/v1", **options)
-        elif name == "tls-failure":
-            yield model_of(server, name, base_url=server.base_url.replace("http:", "https:"), **options)
-        elif name == "connect-timeout":
-            listener, waiting = full_backlog()
-            yield model_of(server, name, base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1", **options)
-            for one in (listener, *waiting):
-                one.close()
-        else:
-            yield model_of(server, name, **options)
 
 
 def test_all_faults_and_oddities_of_the_list_are_here() -> None:
@@ -692,35 +570,6 @@ def test_an_address_that_is_none_or_holds_a_secret_is_refused_without_repeating_
     assert "canary" not in str(vars(caught.value)) + str(caught.value)
 
 
-def spellings(secret: str) -> list[str]:
-    data = secret.encode()
-    return [secret, base64.b64encode(data).decode()[:-4], quote(secret, safe=""), json.dumps(secret)[1:-1], data.hex()]
-
-
-def assert_no_canary(*texts: str) -> None:
-    for text in texts:
-        for secret in (CANARY_KEY, CANARY_HEADER, CANARY_FIELD):
-            for form in spellings(secret):
-                assert form not in text
-        # Half a key is half a leak.
-        for secret in (CANARY_KEY, CANARY_HEADER, CANARY_FIELD):
-            assert secret[10:22] not in text
-
-
-def everything_about(error: BaseException) -> Iterator[str]:
-    """Texts, attributes, tracebacks with the locals of all frames, and the same of all that lies behind it."""
-    seen: set[int] = set()
-    cursors: list[BaseException | None] = [error]
-    while cursors:
-        cursor = cursors.pop()
-        if cursor is None or id(cursor) in seen:
-            continue
-        seen.add(id(cursor))
-        yield from (str(cursor), repr(cursor), repr(vars(cursor)), repr(cursor.args))
-        yield "".join(traceback.TracebackException.from_exception(cursor, capture_locals=True).format())
-        cursors += [cursor.__cause__, cursor.__context__]
-
-
 @pytest.mark.parametrize(
     ("name", "blocking"), [*((name, False) for name in EXPECTED), *((name, True) for name in ECHOES)]
 )
@@ -741,6 +590,20 @@ def test_no_secret_is_in_an_error_its_chain_its_traceback_or_a_log(
     assert_no_canary(*everything_about(caught.value), caplog.text, repr(model), repr(request), str(vars(model)["_key"]))
 
 
+@both_clients
+@pytest.mark.parametrize("place", ["key", "header"])
+def test_a_value_that_no_header_can_hold_is_an_error_without_it(server: FakeServer, place: str, blocking: bool) -> None:
+    """SEC-08: HTTP libraries quote such values in their errors."""
+    request = ASK.replace(headers={"x-tenant": f"{CANARY_HEADER}\r\nx-evil: 1"}) if place == "header" else ASK
+    model = model_of(server, api_key=f"{CANARY_KEY}ключ" if place == "key" else CANARY_KEY)
+    before = server.calls()
+    with pytest.raises(ModelError, match="the client couldn't make the call") as caught:
+        call(model, request, blocking=blocking)
+    assert server.calls() == before
+    assert not caught.value.retryable
+    assert_no_canary(*everything_about(caught.value))
+
+
 def test_an_error_does_not_repeat_the_conversation(server: FakeServer) -> None:
     said = "客户王小明的订单号是 A1001，他要求在星期三之前全额退款到原来的信用卡。"
     server.script("quoting", answers(refusal(f"Invalid content: '{said}' is not allowed"), "400 Bad Request"))
@@ -753,199 +616,3 @@ def test_importing_the_model_does_not_load_the_client() -> None:
     """PERF-11."""
     code = "import sys, workbench.model.openai; sys.exit('openai' in sys.modules or 'httpx2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60).returncode == 0
-
-
-# --- summaries over a faulty model (REL-09) -------------------------------------------------------------
-
-KEY = SessionKey("app", "user", "s")
-PARENT = Request(
-    messages=(Message("system", "你是客服。"), Message("user", "text 1"), Message("assistant", "text 2")),
-    headers={"x-tenant": CANARY_HEADER},
-    extra_fields={"tenant": CANARY_FIELD},
-)
-
-
-async def summarise(service: SessionService, use: str) -> None:
-    """Make a summary in one of the ways in which summaries are made."""
-    session = await service.get_session(KEY)
-    assert session is not None
-    if use == "queued":
-        await service.enqueue_summary_job(session)
-        await service.wait_for_summaries()
-    elif use == "intra-run":
-        asked = ToolCall(id="t1", name="look", arguments="{}")
-        main = ScriptedModel([ScriptedAnswer(tool_calls=(asked,)), "回答"])
-        agent = LLMAgent(
-            name="agent",
-            model=main,
-            tools=[FunctionTool(lambda: "found", name="look")],
-            settings=AgentSettings(sync_summary_intra_run=True),
-        )
-        runner = Runner(app_name="app", agent=agent, session_service=service)
-        events = [event async for event in runner.run("user", "s", "请看")]
-        assert events[-1].message.content == "回答"
-        await service.wait_for_summaries()
-    else:
-        ctx = context_with_cache_safe_fork_request(EMPTY_CONTEXT, PARENT) if use == "fork" else EMPTY_CONTEXT
-        await service.create_session_summary(session, ctx=ctx)
-
-
-USES = ["standalone", "fork", "queued", "intra-run"]
-N_ATTEMPTS = 2
-"""Of each model call; a summary makes at most two model calls."""
-
-
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("name", [*EXPECTED, *SAYS_NOTHING])
-def test_a_summary_that_fails_changes_nothing(server: FakeServer, name: str, use: str) -> None:
-    """REL-09: one typed error, events and old summary as before, boundary not moved, attempts bounded."""
-
-    async def main() -> None:
-        summarizer = Summarizer(
-            ScriptedModel(["旧的摘要"]), prompt="{conversation_text}", cache_safe_forking=use == "fork"
-        )
-        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
-        await session_with(service, say(1), say(2, role="assistant"))
-        await summarise(service, "standalone")
-        session = await service.get_session(KEY)
-        assert session is not None
-        for new in (say(3), say(4, role="assistant")):
-            await service.append_event(session, new)
-        old, events = session.summaries[""], await service.list_events(KEY)
-        assert old.summary == "旧的摘要"
-        before = server.n_connections
-        with faulty(server, name, max_retries=N_ATTEMPTS - 1) as model:
-            summarizer.set_model(model)
-            if use in {"standalone", "fork"}:
-                with pytest.raises(SummaryError) as caught:
-                    await summarise(service, use)
-                check_failure(caught.value, name)
-            else:
-                await summarise(service, use)
-            await model.aclose()
-        after = await service.get_session(KEY)
-        assert after is not None
-        assert after.summaries == {"": old}
-        assert (await service.list_events(KEY))[: len(events)] == events
-        n_connections = server.n_connections - before
-        n_summaries = 1 if use in {"standalone", "fork"} else 3 if use == "intra-run" else 1
-        assert n_connections <= 2 * N_ATTEMPTS * n_summaries
-        if name in FAULTS and use in {"standalone", "fork"}:
-            assert n_connections == expected_attempts(name)
-        await service.close()
-
-    asyncio.run(main())
-
-
-def check_failure(error: SummaryError, name: str) -> None:
-    assert type(error) is (EmptySummaryError if name in SAYS_NOTHING else SummaryModelError)
-    assert str(error).startswith("session s: ")
-    if name in EXPECTED:
-        behind = error.__cause__
-        assert behind is not None
-        assert type(behind.__cause__) is EXPECTED[name]
-
-
-def expected_attempts(name: str) -> int:
-    """A request that is too long, and an empty answer, get a second call (SUM-CALL-03)."""
-    if name in CONTEXT_LENGTH_WORDINGS or name in SAYS_NOTHING:
-        return 2
-    handed_on = {"stream-without-end", "stream-broken-chunk", "stream-error-object"}
-    return 1 if name in TRIED_ONCE or name in handed_on else N_ATTEMPTS
-
-
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("name", ["fine", *ODDITIES])
-def test_a_summary_over_an_oddity_is_complete(server: FakeServer, name: str, use: str) -> None:
-    """REL-09."""
-
-    async def main() -> None:
-        model = model_of(server, name)
-        summarizer = Summarizer(model, prompt="{conversation_text}", cache_safe_forking=use == "fork")
-        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
-        await session_with(service, say(1), say(2, role="assistant"))
-        await summarise(service, use)
-        session = await service.get_session(KEY)
-        assert session is not None
-        expected = "上\u2028下\x85🙂 \U0001f9ea" if name == "split-characters" else TEXT
-        assert session.summaries[""].summary == expected
-        await service.close()
-
-    asyncio.run(main())
-
-
-def test_a_request_that_is_too_long_is_tried_once_more_at_half_the_budget(server: FakeServer) -> None:
-    """REL-09, SUM-CALL-03."""
-
-    async def main() -> None:
-        server.script("short", FAULTS["context-llama-cpp"], saying("短的摘要"))
-        model = model_of(server, "short", context_window=1000)
-        summarizer = Summarizer(model, prompt="{conversation_text}")
-        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
-        await session_with(service, say(1, "话" * 2400), say(2, role="assistant"))
-        await summarise(service, "standalone")
-        session = await service.get_session(KEY)
-        assert session is not None
-        assert session.summaries[""].summary == "短的摘要"
-        lengths = [len(one.body["messages"][-1]["content"]) for one in server.received if one.body["model"] == "short"]
-        assert len(lengths) == 2
-        assert lengths[1] // 4 <= 350 < lengths[0] // 4
-        await service.close()
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("name", ["fine", "wrong-key", "stream-error-object", *ECHOES[:5]])
-def test_a_fork_sends_the_parent_s_headers_and_fields_to_the_wire_only(
-    server: FakeServer, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """SEC-08: not into errors with all their frames' locals, logs, reports or cassettes."""
-    caplog.set_level(logging.DEBUG)
-    told: list[str] = []
-
-    async def main() -> None:
-        model = model_of(server, name, api_key=CANARY_KEY, stream="stream" in name)
-        recorder = CassetteModel(Cassette(tmp_path / "answers.jsonl"), model, "auto")
-        summarizer = Summarizer(
-            recorder,
-            prompt="{conversation_text}",
-            cache_safe_forking=True,
-            report_hook=lambda ctx, report: told.append(repr(report)),
-        )
-        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
-        await session_with(service, say(1), say(2, role="assistant"))
-        try:
-            await summarise(service, "fork")
-        except SummaryError as error:
-            told.extend(everything_about(error))
-        await service.close()
-
-    asyncio.run(main())
-    received = server.received[-1]
-    assert received.headers["authorization"] == f"Bearer {CANARY_KEY}"
-    assert received.headers["x-tenant"] == CANARY_HEADER
-    assert received.body["tenant"] == CANARY_FIELD
-    files = [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()]
-    assert (len(files), len(told) > 0) == (1 if name == "fine" else 0, True)
-    assert_no_canary(caplog.text, *told, *files)
-
-
-def test_usage_that_cannot_be_true_is_no_number_in_the_report(server: FakeServer) -> None:
-    """REL-09, SUM-REP-06."""
-    reports: list[tuple[int, int]] = []
-
-    async def main() -> None:
-        for name in ("fine", "usage-absurd"):
-            summarizer = Summarizer(
-                model_of(server, name),
-                prompt="{conversation_text}",
-                report_hook=lambda ctx, report: reports.append((report.call.prompt_tokens, report.call.cached_tokens)),
-            )
-            service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
-            await session_with(service, say(1))
-            await summarise(service, "standalone")
-            await service.close()
-
-    asyncio.run(main())
-    assert reports == [(120, 100), (0, 0)]
-    assert usage()["prompt_tokens"] == 120

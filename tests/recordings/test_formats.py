@@ -237,6 +237,11 @@ def test_observations_can_be_read_as_a_persons_messages(tmp_path):
     assert (roles(conversation), len(conversation.requests)) == ("uaua", 2)
 
 
+def test_only_the_history_of_a_trajectory_has_to_be_right(tmp_path):
+    value = {"trajectory": 7, "history": [say("user", "task")], "info": 7, "replay_config": "{}"}
+    assert contents(load_recordings(document(tmp_path / "x.traj", value))[0]) == ["task"]
+
+
 def test_a_trajectory_without_history_is_a_problem(tmp_path):
     with pytest.raises(RecordingError, match="history is a number, expected an array"):
         load_recordings(document(tmp_path / "x.traj", {"trajectory": [], "history": 7}), format="swe-agent")

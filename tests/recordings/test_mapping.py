@@ -166,6 +166,7 @@ def test_the_synthetic_clock_can_be_set(tmp_path):
         (1_772_359_200.5, {}, "2026-03-01T10:00:00.5Z"),
         (1_772_359_200_250, {"time_unit": "ms"}, "2026-03-01T10:00:00.25Z"),
         (1_772_359_200_000_000_001, {"time_unit": "ns"}, "2026-03-01T10:00:00.000000001Z"),
+        (32_503_679_999, {}, "2999-12-31T23:59:59Z"),
     ],
 )
 def test_times_are_read_in_every_spelling(raw, options, expected, tmp_path):
@@ -183,6 +184,8 @@ def test_times_are_read_in_every_spelling(raw, options, expected, tmp_path):
         (True, "timestamp is true or false, expected a text or a number"),
         ([1], "timestamp is an array of 1, expected a text or a number"),
         (-1, "timestamp -1 is before 1970"),
+        (1e308, "timestamp is in the year far away; milliseconds? use --time-unit ms"),
+        (32_503_680_000, "timestamp is in the year 3000; milliseconds? use --time-unit ms"),
     ],
 )
 def test_what_is_no_time_is_said(raw, expected, tmp_path):

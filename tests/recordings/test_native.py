@@ -277,6 +277,7 @@ def test_a_broken_event_costs_its_conversation_only(name, three, tmp_path):
         ({"user_id": ""}, "user id is empty"),
         ({"instruction": 3}, "instruction is a number, expected a text"),
         ({"tools": [{"description": "d"}]}, "tool 1 has no name"),
+        ({"tools": 7}, "tools is a number, expected an array"),
         ({"tools": [7]}, "tool 1 is a number, expected an object"),
     ],
 )

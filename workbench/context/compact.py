@@ -300,9 +300,7 @@ class Compactor:
         rewrites += known[2]
         return known[1]
 
-    def _compacted(
-        self, event: Event, key: str, current_key: str, rewrites: list[Rewrite], *, is_free: bool
-    ) -> Event:
+    def _compacted(self, event: Event, key: str, current_key: str, rewrites: list[Rewrite], *, is_free: bool) -> Event:
         passes = []
         if is_free and self._force:
             passes.append(PASS_POLICY)

@@ -328,7 +328,7 @@ def _has_kind(value: Any, kind: str) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == "number":
         return isinstance(value, int | float) and not isinstance(value, bool)
-    return True
+    return value is None if kind == "null" else True
 
 
 def _resolved(schema: Any, root: Any) -> Any:

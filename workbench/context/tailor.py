@@ -359,7 +359,6 @@ class Tailored:
             )
         return self._kept
 
-
     def keep_all(self, messages: tuple[Message, ...]) -> None:
         """Send what came after all."""
         self.kept_original = True

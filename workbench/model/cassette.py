@@ -15,10 +15,9 @@ import json
 import os
 import stat
 import tempfile
-from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, get_args
 
@@ -32,237 +31,25 @@ from workbench.errors import (
     ContextLengthError,
     ModelError,
 )
-from workbench.model.client import BudgetedModel, Model
-from workbench.model.types import (
-    Choice,
-    ContentPart,
-    Message,
-    Request,
-    Response,
-    ResponseError,
-    ToolCall,
-    ToolSpec,
-    Usage,
+from workbench.model.cassette_entry import (
+    Entry,
+    canonical_json,
+    common_start,
+    copy_of,
+    first_difference,
+    is_kept,
+    request_fields,
+    request_key,
+    response_fields,
+    response_of_fields,
 )
+from workbench.model.client import BudgetedModel, Model
+from workbench.model.types import Request, Response
 
 FORMAT_NAME = "workbench-cassette"
 FORMAT_VERSION = 1
 Mode = Literal["play", "record", "auto"]
-# Failures that are the model's answer to this very request; all others say nothing about it and aren't kept.
-_KEPT_FAILURES: dict[str, type[ModelError]] = {
-    "context_length": ContextLengthError,
-    "content_filter": ContentFilterError,
-}
 _RECORD_AGAIN = "record what is missing with the same configuration and `--summaries live`"
-
-
-# --- what was asked -------------------------------------------------------------------------------------
-
-
-def canonical_json(value: Any) -> str:
-    """The one text of a JSON value: sorted keys, no space, ASCII only."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def request_fields(model: str, request: Request) -> dict[str, Any]:
-    """The fields of a request that decide what a model answers; nothing else is looked at.
-
-    Whether the answer comes as a stream isn't one of them.
-    """
-    config = {name: value for name, value in asdict(request.generation_config).items() if value not in (None, ())}
-    config.pop("stream")
-    fields: dict[str, Any] = {"model": model, "messages": [_message_fields(message) for message in request.messages]}
-    if request.tools:
-        fields["tools"] = [_tool_fields(tool) for tool in request.tools]
-    if config:
-        fields["generation_config"] = config | (
-            {"stop": list(request.generation_config.stop)} if "stop" in config else {}
-        )
-    if request.structured_output is not None:
-        fields["structured_output"] = dict(request.structured_output)
-    return fields
-
-
-def request_key(fields: dict[str, Any]) -> str:
-    """sha256 of a request's canonical fields."""
-    return hashlib.sha256(canonical_json(fields).encode()).hexdigest()
-
-
-def _message_fields(message: Message) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "role": message.role,
-        "content": message.content,
-        "content_parts": [_filled(asdict(part)) for part in message.content_parts],
-        "tool_id": message.tool_id,
-        "tool_name": message.tool_name,
-        "tool_calls": [_call_fields(call) for call in message.tool_calls],
-        "reasoning_content": message.reasoning_content,
-        "reasoning_signature": message.reasoning_signature,
-    }
-    return _filled(fields)
-
-
-def _call_fields(call: ToolCall) -> dict[str, Any]:
-    extra = [list(pair) for pair in call.extra_fields]
-    fields = {"id": call.id, "name": call.name, "arguments": call.arguments, "type": call.type, "extra_fields": extra}
-    return _filled(fields)
-
-
-def _tool_fields(tool: ToolSpec) -> dict[str, Any]:
-    return _filled(asdict(tool))
-
-
-def _filled(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value not in ("", [], None)}
-
-
-# --- what was answered ----------------------------------------------------------------------------------
-
-
-def _response_fields(response: Response) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "id": response.id,
-        "object": response.object,
-        "model": response.model,
-        "created": response.created or None,
-        "choices": [_choice_fields(choice) for choice in response.choices],
-        "usage": None if response.usage is None else _filled(asdict(response.usage)),
-        "error": None if response.error is None else _filled(asdict(response.error)),
-        "is_partial": response.is_partial or None,
-        "done": None if response.done else False,
-    }
-    return _filled(fields)
-
-
-def _choice_fields(choice: Choice) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "index": choice.index or None,
-        "message": _message_fields(choice.message) or None,
-        "delta": _message_fields(choice.delta) or None,
-        "finish_reason": choice.finish_reason,
-    }
-    return _filled(fields)
-
-
-def _response_of(raw: dict[str, Any]) -> Response:
-    return Response(
-        choices=tuple(
-            Choice(
-                message=_message_of(choice.get("message", {})),
-                delta=_message_of(choice.get("delta", {})),
-                index=choice.get("index", 0),
-                finish_reason=choice.get("finish_reason", ""),
-            )
-            for choice in raw.get("choices", ())
-        ),
-        id=raw.get("id", ""),
-        object=raw.get("object", ""),
-        model=raw.get("model", ""),
-        usage=Usage(**raw["usage"]) if "usage" in raw else None,
-        error=ResponseError(**raw["error"]) if "error" in raw else None,
-        created=raw.get("created", 0),
-        done=raw.get("done", True),
-        is_partial=raw.get("is_partial", False),
-    )
-
-
-def _message_of(raw: dict[str, Any]) -> Message:
-    parts = tuple(ContentPart(**part) for part in raw.get("content_parts", ()))
-    calls = tuple(
-        ToolCall(**{**call, "extra_fields": tuple((name, text) for name, text in call.get("extra_fields", ()))})
-        for call in raw.get("tool_calls", ())
-    )
-    return Message(**{**raw, "content_parts": parts, "tool_calls": calls})
-
-
-def _is_kept(response: Response) -> bool:
-    """A partial response that only has deltas isn't kept: the whole one repeats them (SUM-CALL-01)."""
-    return not response.is_partial or any(choice.message.has_payload for choice in response.choices)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One request with its answer, or with the way in which the model refused it."""
-
-    request: dict[str, Any]
-    responses: tuple[Response, ...] = ()
-    failure: ModelError | None = None
-    duration_s: float = 0.0
-    context_window: int = 0
-    """Of the model that answered; 0 = unknown."""
-    line: int = 0
-
-    @property
-    def key(self) -> str:
-        """sha256 of the request."""
-        return request_key(self.request)
-
-    @property
-    def model(self) -> str:
-        """Name of the model that was asked."""
-        return str(self.request.get("model", ""))
-
-    def play(self) -> tuple[Response, ...]:
-        """The responses.
-
-        Raises:
-            ContextLengthError, ContentFilterError: what the model answered then.
-        """
-        if self.failure is not None:
-            raise _copy_of(self.failure)
-        return self.responses
-
-    def fields(self) -> dict[str, Any]:
-        """The entry as a JSON object, with its checksum."""
-        fields: dict[str, Any] = {"request": self.request, "duration_s": self.duration_s}
-        if self.context_window:
-            fields["context_window"] = self.context_window
-        if self.failure is None:
-            fields["responses"] = [_response_fields(response) for response in self.responses]
-        else:
-            fields["failure"] = _failure_fields(self.failure)
-        return {"key": self.key, **fields, "check": _checksum(fields)}
-
-    @classmethod
-    def of(cls, raw: Any, line: int) -> Entry:
-        """An entry read from a file.
-
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError: it hasn't the form of one, or its checksum is wrong.
-        """
-        fields = {name: value for name, value in raw.items() if name not in {"key", "check"}}
-        if raw["check"] != _checksum(fields) or raw["key"] != request_key(fields["request"]):
-            raise ValueError("it was changed after it had been recorded")
-        return cls(
-            request=fields["request"],
-            responses=tuple(_response_of(response) for response in fields.get("responses", ())),
-            failure=_failure_of(fields["failure"]) if "failure" in fields else None,
-            duration_s=float(fields["duration_s"]),
-            context_window=int(fields.get("context_window", 0)),
-            line=line,
-        )
-
-
-def _checksum(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(fields).encode()).hexdigest()[:16]
-
-
-def _failure_fields(failure: ModelError) -> dict[str, Any]:
-    kind = next(kind for kind, error in _KEPT_FAILURES.items() if isinstance(failure, error))
-    fields: dict[str, Any] = {"kind": kind, "message": str(failure), "hint": failure.hint}
-    if isinstance(failure, ContextLengthError):
-        fields |= {"needed_tokens": failure.needed_tokens, "max_tokens": failure.max_tokens}
-    return _filled(fields)
-
-
-def _failure_of(raw: dict[str, Any]) -> ModelError:
-    facts = {name: value for name, value in raw.items() if name not in {"kind", "message"}}
-    return _KEPT_FAILURES[raw["kind"]](raw["message"], **facts)
-
-
-def _copy_of(failure: ModelError) -> ModelError:
-    """The same error anew: a raised one carries the traceback of where it was raised."""
-    return _failure_of(_failure_fields(failure))
 
 
 # --- the file -------------------------------------------------------------------------------------------
@@ -335,8 +122,8 @@ class Cassette:
         best_score = -1
         for entry in self._entries.values():
             other = self._text_of(entry)
-            start = _common_start(text, other)
-            score = min(start + _common_start(text[::-1], other[::-1]), len(text), len(other))
+            start = common_start(text, other)
+            score = min(start + common_start(text[::-1], other[::-1]), len(text), len(other))
             if score > best_score:
                 best, best_score = entry, score
         if best is None:
@@ -427,7 +214,7 @@ class Cassette:
         earlier = self._entries.get(entry.key)
         if earlier is None:
             self._entries[entry.key] = entry
-        elif _answer_of(earlier) == _answer_of(entry):
+        elif earlier.agrees_with(entry):
             self._notes.append(f"line {line} repeats line {earlier.line}")
         else:
             raise self._fault(
@@ -450,9 +237,7 @@ class Cassette:
             The entry in force.
         """
         with self._locked() as file:
-            if file.tell():
-                file.seek(0)
-                self._read(file)
+            self._catch_up(file)
             earlier = self._entries.get(entry.key)
             if earlier is not None and not replaces:
                 return earlier
@@ -462,6 +247,13 @@ class Cassette:
                 return entry
             self._append(file, entry)
         return entry
+
+    def _catch_up(self, file: IO[bytes]) -> None:
+        """Read what the locked file has; a new one has nothing, whatever was read from the one before it."""
+        if file.tell():
+            self._read(file)
+        else:
+            self._forget()
 
     def _append(self, file: IO[bytes], entry: Entry) -> None:
         file.truncate(self._n_bytes)  # a line that was cut is gone for good
@@ -482,9 +274,7 @@ class Cassette:
         if not self.path.exists():
             return
         with self._locked() as file:
-            if file.tell():
-                file.seek(0)
-                self._read(file)
+            self._catch_up(file)
             keys = sorted(self._entries)
             if keys != list(self._entries) or self.notes:
                 self._rewrite([self._entries[key] for key in keys])
@@ -539,46 +329,6 @@ def _line(fields: dict[str, Any]) -> bytes:
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-
-
-def _answer_of(entry: Entry) -> dict[str, Any]:
-    """What two entries of one request must agree on."""
-    fields = entry.fields()
-    return {name: fields.get(name) for name in ("responses", "failure")}
-
-
-def _common_start(left: str, right: str) -> int:
-    """Characters that two texts share from the start."""
-    n_chars = min(len(left), len(right))
-    if left[:n_chars] == right[:n_chars]:
-        return n_chars
-    return bisect_left(range(1, n_chars + 1), x=True, key=lambda n: left[:n] != right[:n])
-
-
-def first_difference(left: Any, right: Any, path: str = "") -> tuple[str, int | None] | None:
-    """Path of the first field in which two JSON values differ, and where in its text; None when they don't.
-
-    The model comes first, then what was said in order, then everything else by name.
-    """
-    if isinstance(left, dict) and isinstance(right, dict):
-        for name in sorted({*left, *right}, key=lambda name: (_FIELD_ORDER.get(name, len(_FIELD_ORDER)), name)):
-            found = first_difference(left.get(name), right.get(name), f"{path}.{name}" if path else name)
-            if found is not None:
-                return found
-        return None
-    if isinstance(left, list) and isinstance(right, list):
-        for i, (one, other) in enumerate(zip(left, right, strict=False)):
-            if (found := first_difference(one, other, f"{path}[{i}]")) is not None:
-                return found
-        return None if len(left) == len(right) else (f"{path}[{min(len(left), len(right))}]", None)
-    if left == right and type(left) is type(right):
-        return None
-    if isinstance(left, str) and isinstance(right, str):
-        return path, _common_start(left, right)
-    return path, None
-
-
-_FIELD_ORDER = {name: i for i, name in enumerate(("model", "messages", "role", "content"))}
 
 
 # --- the model ------------------------------------------------------------------------------------------
@@ -665,11 +415,13 @@ class CassetteModel:
         try:
             responses = [response async for response in inner.generate(ctx, request)]
         except (ContextLengthError, ContentFilterError) as error:
-            failure = _copy_of(error)
+            failure = copy_of(error)
         entry = Entry(
             request=fields,
             # As they would come back from the file, so that playing gives the same.
-            responses=tuple(_response_of(_response_fields(response)) for response in responses if _is_kept(response)),
+            responses=tuple(
+                response_of_fields(response_fields(response)) for response in responses if is_kept(response)
+            ),
             failure=failure,
             duration_s=round(max(self._clock.now_ns() - start_ns, 0) / NS_PER_S, 3),
             context_window=self.context_window,

@@ -439,7 +439,9 @@ class _Call:
             return self._faults.from_status(error.status_code, response.content, retry_after_s=self._asked_wait_s)
         if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
             return self._faults.timeout(self._silence(error))
-        if isinstance(error, openai.APIConnectionError | httpx2.RequestError | anyio.EndOfStream | OSError):
+        is_ours = isinstance(error.__cause__, httpx2.LocalProtocolError)  # a header that can't be one, say
+        broken = (openai.APIConnectionError, httpx2.RequestError, anyio.EndOfStream, OSError)
+        if isinstance(error, broken) and not is_ours:
             return self._broken(error)
         return self._faults.error(f"the client couldn't make the call ({type(error).__name__})")
 

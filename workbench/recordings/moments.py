@@ -16,8 +16,9 @@ from workbench.recordings.problems import FaultyRecordError, kind_of, quoted
 from workbench.recordings.reading import UNIT_NS, ReadOptions
 
 SYNTHETIC_START_NS = ns_from_datetime(datetime(2026, 1, 1, tzinfo=UTC))
-LAST_SANE_YEAR = 2999
 ADD_TIME = "add one or load with --assume-order"
+_LAST_SANE_S = ns_from_datetime(datetime(2999, 12, 31, 23, 59, 59, tzinfo=UTC)) // NS_PER_S
+_COUNTED_S = 10**18
 _DAYS_PER_ERA = 146_097  # 400 Gregorian years
 
 
@@ -53,13 +54,14 @@ def _from_number(number: float, unit: str | None) -> int | None:
     if number < 0:
         raise FaultyRecordError(f"timestamp {number} is before 1970")
     scale = UNIT_NS[unit or "s"]
+    whole = int(number)
     # A float of seconds has about microseconds left; more digits would be noise.
-    moment = number * scale if isinstance(number, int) else round(number * scale / 1000) * 1000
-    year = year_of(moment // NS_PER_S)
-    if year > LAST_SANE_YEAR:
-        if unit is None:
-            raise FaultyRecordError(f"timestamp is in the year {year}", "milliseconds? use --time-unit ms")
-        raise FaultyRecordError(f"timestamp is in the year {year}", "check --time-unit")
+    moment = whole * scale + round((number - whole) * scale / 1000) * 1000
+    seconds = moment // NS_PER_S
+    if seconds > _LAST_SANE_S:
+        year = str(year_of(seconds)) if seconds < _COUNTED_S else "far away"
+        hint = "milliseconds? use --time-unit ms" if unit is None else "check --time-unit"
+        raise FaultyRecordError(f"timestamp is in the year {year}", hint)
     return moment or None
 
 

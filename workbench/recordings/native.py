@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import RecordingError
-from workbench.model.types import USER, Response
+from workbench.model.types import USER, Response, ToolSpec
 from workbench.recordings.chat import check_usage
 from workbench.recordings.event_json import event_from_json, event_to_json, tool_from_json, tool_to_json
 from workbench.recordings.ledger import CallLedger, Notes
@@ -287,7 +287,7 @@ class _Part:
             return
         head = self._head
         try:
-            tools = tuple(tool_from_json(tool, place) for place, tool in enumerate(head.get("tools") or (), 1))
+            tools = _tools_from(head.get("tools"))
         except FaultyRecordError as fault:
             self._reading.report(fault.reason, fault.hint, line=self._line)
             return
@@ -338,6 +338,14 @@ class _Part:
             waiting = is_human(event) or (waiting and not (is_answer(event) or is_tool_round(event)))
         times = synthetic_times(starts, self._reading.options)
         self._events = [event.replace(time_ns=time) for event, time in zip(self._events, times, strict=True)]
+
+
+def _tools_from(raw: Any) -> tuple[ToolSpec, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        raise FaultyRecordError(f"tools is {kind_of(raw)}, expected an array")
+    return tuple(tool_from_json(tool, place) for place, tool in enumerate(raw, 1))
 
 
 def _check_version(head: Mapping[str, Any], path: str, line: int) -> None:

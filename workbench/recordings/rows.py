@@ -29,7 +29,7 @@ _CHUNK_BYTES = 1 << 20
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")
 _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
 _STRUCTURE = re.compile(r'[\[\]{}"]')
-_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TEXT = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)  # possessive: no memory per character
 # An object with one of these keys wraps one record; it isn't a collection of records by id.
 _WRAPPER_KEYS = frozenset(("request", "response", "body", "input", "output", "data", "conversation", "info"))
 
@@ -146,8 +146,7 @@ class RowReader:
     def _holds_records(self, value: Any) -> bool:
         if isinstance(value, list):
             return any(isinstance(item, dict | list) for item in value)
-        items = list(islice(value.items(), 3))
-        return bool(items) and items[0][0] not in _WRAPPER_KEYS and all(self._is_record(item) for _, item in items)
+        return holds_records(dict(islice(value.items(), 2)), self._is_record)
 
     # --- lines -----------------------------------------------------------------------------------------
 
@@ -203,6 +202,13 @@ class RowReader:
                 fault.line = number
         cut = fault.reason.startswith(_CUT) and not raw.endswith(b"\n")
         return Row(number, fault=fault, cut=cut, n_bytes=size, bom=bom, start=_start_of(raw))
+
+
+def holds_records(members: dict[str, Any], is_record: IsRecord) -> bool:
+    """An object that starts with these members is one of records by id, not one record; one may be broken."""
+    return not members.keys() & _WRAPPER_KEYS and any(
+        isinstance(value, dict) and is_record(value) for value in members.values()
+    )
 
 
 def _start_of(raw: bytes) -> str:
@@ -338,7 +344,7 @@ class _Document:
             following = self._peek()
             if following == ",":
                 self._at += 1
-            elif following != "]" and row.fault is None:
+            elif following not in ("", "]") and row.fault is None:
                 yield self._fault_row("Expecting ',' delimiter")
         self._at += 1
 
@@ -347,9 +353,7 @@ class _Document:
         self._keep_from = self._at
         members = self._members()
         first = list(islice(members, 2)) if self._starts_with_object() else []
-        values = [row.value for row in first if row.fault is None]
-        wraps = bool(first) and first[0].key in _WRAPPER_KEYS
-        if values and not wraps and all(self._is_record(value) for value in values):
+        if holds_records({row.key: row.value for row in first}, self._is_record):
             self._keep_from = None
             yield from first
             yield from members
@@ -400,7 +404,10 @@ class _Document:
             try:
                 key = self._key()
             except FaultyRecordError as fault:
-                yield self._skipped(fault, sibling)
+                self._lost = sibling is None  # without lines to go by, what follows a broken key is anything
+                yield Row(fault.line or self._line, fault=fault) if self._lost else self._skipped(fault, sibling)
+                if self._lost:
+                    return
                 continue
             row = replace(self._element(sibling), key=key)
             if key in seen:
@@ -412,7 +419,7 @@ class _Document:
             following = self._peek()
             if following == ",":
                 self._at += 1
-            elif following != "}" and row.fault is None:
+            elif following not in ("", "}") and row.fault is None:
                 yield self._fault_row("Expecting ',' delimiter")
         self._at += 1
 
@@ -459,7 +466,7 @@ class _Document:
     def _located(self, error: json.JSONDecodeError) -> FaultyRecordError:
         """The fault with line and column of the file instead of the window's."""
         fault = syntax_fault(error)
-        line, column = fault.line or 1, fault.column or 1
+        line, column = fault.line or 1, fault.column or 0
         shifted = column + self._column - 1 if line == 1 else column
         reason = fault.reason.replace(f"column {column}", f"column {shifted}", 1)
         return FaultyRecordError(reason, fault.hint, line=self._line + line - 1, column=shifted)

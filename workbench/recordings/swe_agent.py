@@ -52,7 +52,8 @@ def _conversation(value: Any, row: Row, reading: Reading) -> Conversation:
         else:
             draft.add(message)
         action = raw["action"].strip() if isinstance(raw.get("action"), str) else action
-    if any(isinstance(step, dict) and "execution_time" in step for step in value.get("trajectory") or ()):
+    steps = value.get("trajectory")
+    if isinstance(steps, list) and any(isinstance(step, dict) and "execution_time" in step for step in steps):
         draft.lose("execution times of steps")
     return draft.finish(FORMAT_NAME, wanted_id=_name_of(value, reading), metadata=_metadata(value))
 

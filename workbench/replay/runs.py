@@ -348,6 +348,6 @@ def load_runs(folder: str | Path = RUNS_FOLDER, names: Sequence[str] = ()) -> Ru
 
 
 def query_runs(sql: str, folder: str | Path = RUNS_FOLDER) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """SQL over all finished runs of a folder: every trace table with a `run_id` column in front, and `run`."""
+    """SQL over all finished runs of a folder: every trace table with a `run_file` column in front, and `run`."""
     files = {path.stem: path for path in finished_runs(folder)}
     return duck.query_files(files, [*TABLES, "run"], sql, key="run_file")

