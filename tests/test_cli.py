@@ -182,11 +182,13 @@ def test_config_explains_shows_and_checks(here: Path, capsys: pytest.CaptureFixt
     assert "properties" in as_json(capsys, "config", "schema")
 
 
-def test_conformance_ends_with_passed_and_failed(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_conformance_ends_with_passed_and_failed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-CLI-01: exit 0 only when none failed and at least one ran."""
-    good = {"id": "token_counter-1", "input": {"message": {"content": "abcd"}}, "expected": {"tokens": 1, "error": False}}
+    good = {
+        "id": "token_counter-1",
+        "input": {"message": {"content": "abcd"}},
+        "expected": {"tokens": 1, "error": False},
+    }
     (here / "v.json").write_text(json.dumps([good]))
     code, out, _ = run(capsys, "conformance", "v.json")
     assert (code, out.splitlines()[-1]) == (0, "3 passed, 0 failed")

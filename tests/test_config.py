@@ -70,8 +70,16 @@ def test_an_empty_file_is_the_baseline(tmp_path: Path) -> None:
     ("text", "message", "hint"),
     [
         ("[service]\nevent_treshold = 3", "service.event_treshold: unknown", ""),
-        ("[agent]\nadd_sesion_summary = true", "agent.add_sesion_summary: unknown", "did you mean add_session_summary?"),
-        ("[trigger]\ncontext = {ratio = 50}\n[summarizer]", "trigger.context.ratio = 50; allowed: less than or equal to 1", ""),
+        (
+            "[agent]\nadd_sesion_summary = true",
+            "agent.add_sesion_summary: unknown",
+            "did you mean add_session_summary?",
+        ),
+        (
+            "[trigger]\ncontext = {ratio = 50}\n[summarizer]",
+            "trigger.context.ratio = 50; allowed: less than or equal to 1",
+            "",
+        ),
         ("[service]\nasync_summary_num = true", "service.async_summary_num = True; allowed: a valid integer", ""),
         ("[counter]\nrunes_per_token = nan", "counter.runes_per_token", ""),
         ("[trigger]\ntoken = 5", "trigger is given but summarizer isn't", "add an empty [summarizer] table"),
@@ -79,7 +87,7 @@ def test_an_empty_file_is_the_baseline(tmp_path: Path) -> None:
         ('profile = "SEAD"', "profile = 'SEAD'", "did you mean SEED?"),
         ('[trigger]\ntime = "soon"\n[summarizer]', "not a duration: 'soon'", ""),
         ("[counter\n", "not TOML", ""),
-        ('unknown_table = 1', "unknown_table: unknown", ""),
+        ("unknown_table = 1", "unknown_table: unknown", ""),
     ],
 )
 def test_every_fault_names_file_field_value_and_what_is_allowed(

@@ -125,7 +125,7 @@ def _demo(options: argparse.Namespace) -> int:
         return _print_json({"runs": runs.facts(), "problems": [], "report": str(_report(runs, options.report))})
     _print_runs(runs)
     print(f"\nreport: {_report(runs, options.report)}")
-    print(f'runs:   {options.runs}  (look inside with: workbench sql "SELECT * FROM calls LIMIT 5")')
+    print(f"runs:   {options.runs}  (what is in them: workbench sql --tables)")
     return 0
 
 

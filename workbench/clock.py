@@ -107,7 +107,7 @@ def parse_time(text: str) -> tuple[int, bool]:
 def text_from_ns(moment_ns: int) -> str:
     """RFC 3339 in UTC with as many digits as are needed: `2026-03-01T10:00:00.123456789Z`."""
     seconds, fraction = divmod(moment_ns, NS_PER_S)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    text = (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]  # unlike strftime, four digits for every year
     if fraction:
         text += "." + f"{fraction:09d}".rstrip("0")
     return text + "Z"

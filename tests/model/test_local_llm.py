@@ -29,6 +29,7 @@ from workbench.summary.summarizer import Summarizer
 pytestmark = pytest.mark.network
 
 N_CONTEXT = 2048
+SHORT = {"max_tokens": 32}  # a small model would go on until its window is full
 INSTALL = "pip install --no-deps --require-hashes -r requirements-local-llm.lock"
 
 
@@ -71,7 +72,9 @@ def server() -> Iterator[str]:
 
 
 def model_at(address: str, context_window: int = 0) -> OpenAIModel:
-    return OpenAIModel("smollm2", api_key="none", base_url=address, context_window=context_window, timeout_s=300.0)
+    return OpenAIModel(
+        "smollm2", api_key="none", base_url=address, context_window=context_window, timeout_s=300.0, extra_fields=SHORT
+    )
 
 
 def conversation(n_turns: int) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.recordings.files import ask, jsonl, load_messages, result, say, texts
-from workbench.clock import NS_PER_S, ns_from_text
+from workbench.clock import NS_PER_S, ns_from_text, text_from_ns
 from workbench.errors import ConfigError
 from workbench.model.types import Message, response_of
 from workbench.recordings import load_recordings
@@ -167,12 +167,14 @@ def test_the_synthetic_clock_can_be_set(tmp_path):
         (1_772_359_200_250, {"time_unit": "ms"}, "2026-03-01T10:00:00.25Z"),
         (1_772_359_200_000_000_001, {"time_unit": "ns"}, "2026-03-01T10:00:00.000000001Z"),
         (32_503_679_999, {}, "2999-12-31T23:59:59Z"),
+        ("0026-03-01T10:00:00Z", {}, "0026-03-01T10:00:00Z"),
     ],
 )
 def test_times_are_read_in_every_spelling(raw, options, expected, tmp_path):
     """WB-REC-03."""
     conversation = load_messages(tmp_path, say("user", timestamp=raw), options=options)
     assert conversation.events[0].time_ns == ns_from_text(expected)
+    assert text_from_ns(conversation.events[0].time_ns) == expected
     assert not conversation.assumed_time
 
 

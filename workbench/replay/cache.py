@@ -9,6 +9,7 @@ the test oracle (`common_prefix_tokens`).
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -55,6 +56,8 @@ class _Node:
     tokens: int
     """Tokens of the whole path."""
     children: dict[str, _Node] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    """The children's texts in order: the one that shares most with another text is its neighbour there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class PrefixTree:
         child = node.children.get(text)
         if child is None:
             child = node.children[text] = _Node(node.tokens + self._counter.count_text(text))
+            insort(node.texts, text)
         return child
 
     def _prefix(self, node: _Node, n_shared: int, new_texts: Sequence[str]) -> Prefix:
@@ -138,7 +142,9 @@ class PrefixTree:
         tokens = node.tokens
         if n_parts < n_shared + len(new_texts) and node.children:
             text = new_texts[n_parts - n_shared]
-            common = max((common_text(text, other) for other in node.children), key=len)
+            place = bisect_left(node.texts, text)
+            neighbours = node.texts[max(place - 1, 0) : place + 1]
+            common = max((common_text(text, other) for other in neighbours), key=len)
             tokens += self._counter.count_text(common)
         return Prefix(tokens, self._longest, n_parts)
 

@@ -8,9 +8,11 @@ time and delays of WB-RPL-08 and the mapping of WB-REC-04.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -403,6 +405,17 @@ class ConversationReplay:
             conversation.duration_s,
             conversation.content_hash,
         )
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let the garbage collector look seldom: it would visit the whole, growing history again and again."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def replay_conversation(

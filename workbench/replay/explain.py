@@ -21,7 +21,9 @@ def explain_check(row: Mapping[str, Any]) -> str:
     """
     outcome = "fired" if row["fired"] else "did not fire"
     key = row["filter_key"] or "full session"
-    lines = [f"check {row['check']} of {row['conversation']} before call {row['call']} ({key}): {outcome}; {row['reason']}"]
+    lines = [
+        f"check {row['check']} of {row['conversation']} before call {row['call']} ({key}): {outcome}; {row['reason']}"
+    ]
     table = list(_table(json.loads(row["detail"]), 0))
     width = max((len(name) for name, *_ in table), default=0)
     for name, passed, value, threshold, unit in table:

@@ -49,6 +49,16 @@ class _Cut:
     """Positions of events that the summary covers and that are in the request nevertheless."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A message as it is billed; holds the message, so that its identity stays its own."""
+
+    message: Message
+    text: str
+    tokens: int
+    estimate: int
+
+
 class CallMeter:
     """Measures the calls of one conversation, in order.
 
@@ -70,6 +80,7 @@ class CallMeter:
         self._messages: tuple[Message, ...] = ()
         self._tools: tuple[ToolSpec, ...] = ()
         self._tools_text = ""
+        self._parts: dict[int, _Part] = {}
         # Running sums over the messages of the last request: entry i is the sum over messages[:i].
         self._all_tokens = [0]
         self._tool_tokens = [0]
@@ -90,9 +101,9 @@ class CallMeter:
         n_shared = self._n_shared(sent) if same_tools else 0
         if not same_tools:
             self._tools, self._tools_text = request.tools, tools_text(request.tools)
-        texts = [part_text(message) for message in request.messages[n_shared:]]
-        prefix = self._observe(n_shared, texts, same_tools)
-        self._extend_sums(n_shared, request.messages, texts)
+        parts = [self._part(message) for message in request.messages[n_shared:]]
+        prefix = self._observe(n_shared, [part.text for part in parts], same_tools)
+        self._extend_sums(n_shared, parts)
         self._messages = request.messages
 
         n_messages = len(request.messages)
@@ -171,16 +182,26 @@ class CallMeter:
         head = [self._tools_text] if self._tools_text else []
         return self.tree.observe(0, [*head, *texts])
 
-    def _extend_sums(self, n_shared: int, messages: tuple[Message, ...], texts: list[str]) -> None:
+    def _extend_sums(self, n_shared: int, parts: list[_Part]) -> None:
         for sums in (self._all_tokens, self._tool_tokens, self._system_tokens, self._estimates):
             del sums[n_shared + 1 :]
-        for message, text in zip(messages[n_shared:], texts, strict=True):
-            tokens = self._billing.count_text(text)
-            self._all_tokens.append(self._all_tokens[-1] + tokens)
-            self._tool_tokens.append(self._tool_tokens[-1] + (tokens if message.role == TOOL else 0))
-            self._system_tokens.append(self._system_tokens[-1] + (tokens if message.role == SYSTEM else 0))
+        for part in parts:
+            role = part.message.role
+            self._all_tokens.append(self._all_tokens[-1] + part.tokens)
+            self._tool_tokens.append(self._tool_tokens[-1] + (part.tokens if role == TOOL else 0))
+            self._system_tokens.append(self._system_tokens[-1] + (part.tokens if role == SYSTEM else 0))
+            self._estimates.append(self._estimates[-1] + part.estimate)
+
+    def _part(self, message: Message) -> _Part:
+        """Text and counts of a message, made once: requests share message objects."""
+        part = self._parts.get(id(message))
+        if part is None:
+            text = part_text(message)
             estimate = self._engine.count_tokens(EMPTY_CONTEXT, message)
-            self._estimates.append(self._estimates[-1] + (estimate if isinstance(estimate, int) else 0))
+            tokens = self._billing.count_text(text)
+            part = _Part(message, text, tokens, estimate if isinstance(estimate, int) else 0)
+            self._parts[id(message)] = part
+        return part
 
     def _tokens_at(self, index: int) -> int:
         return self._all_tokens[index + 1] - self._all_tokens[index]
