@@ -329,8 +329,8 @@ def test_two_answers_to_one_request_are_an_error(recorded: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("二", "假"), ("总结第1次对话", "总结第9次对话"), ('"duration_s":', '"duration_s":1')],
-    ids=["answer", "request", "time"],
+    [("二", "假"), ("总结第1次对话", "总结第9次对话"), ('"duration_s":', '"duration_s":1'), ('"key":"', '"key":"0')],
+    ids=["answer", "request", "time", "key"],
 )
 def test_a_changed_entry_is_noticed(recorded: Path, old: str, new: str) -> None:
     """REL-15."""

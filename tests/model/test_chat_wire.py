@@ -32,9 +32,11 @@ STREAMS = {
     "calls": CALLS + end_events(finish="tool_calls"),
     "comments": b": a\r\n\r\n" + text_events() + b":\n\n" + end_events(),
     "two-lines": b'data: {"id": "x", "choices":\ndata: [{"index": 0, "delta": {"content": "hi"},\ndata: "finish_reason": "stop"}]}\n\n',
+    "piece-behind-the-end": text_events() + event(chunk({}, finish="stop")) + event(chunk()) + event("[DONE]"),
     "no-last-line-end": (text_events() + end_events()).rstrip(b"\n"),
     "byte-order-mark": b"\xef\xbb\xbf" + text_events() + end_events(),
 }
+STREAMS["two-lines-crlf"] = STREAMS["two-lines"].replace(b"\n", b"\r\n")
 
 
 def read(parts: list[bytes]) -> tuple[list[Response], Response]:
@@ -64,7 +66,7 @@ def test_a_stream_reads_the_same_byte_by_byte(name: str) -> None:
 
 def test_the_texts_of_a_stream_are_those_that_were_sent() -> None:
     assert read([STREAMS["text"]])[1].choices[0].message.content == "上\u2028下\x85🙂\u2029 \U0001f9ea"
-    for name in ("crlf", "cr", "comments", "no-last-line-end", "byte-order-mark"):
+    for name in ("crlf", "cr", "comments", "no-last-line-end", "byte-order-mark", "piece-behind-the-end"):
         assert read([STREAMS[name]])[1].choices[0].message == Message("assistant", TEXT)
     assert read([STREAMS["two-lines"]])[1].choices[0].message.content == "hi"
 

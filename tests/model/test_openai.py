@@ -398,10 +398,11 @@ def test_attempts_wait_as_long_as_the_provider_asks_or_a_little_longer_each_time
 @both_clients
 def test_a_call_that_succeeds_at_last_shows_nothing_of_the_failures(server: FakeServer, blocking: bool) -> None:
     waits = Waits()
-    server.script("weak", FAULTS["server-error"], FAULTS["stream-cut-in-arguments"], FAULTS["not-json"], right)
-    *partial, response = call(model_of(server, "weak", waits=waits, stream=True, max_retries=3), blocking=blocking)
+    faults = ("rate-limit-seconds", "server-error", "stream-cut-in-arguments", "not-json")
+    server.script("weak", *(FAULTS[name] for name in faults), right)
+    *partial, response = call(model_of(server, "weak", waits=waits, stream=True, max_retries=4), blocking=blocking)
     assert "".join(one.choices[0].delta.content for one in partial) == response.choices[0].message.content == TEXT
-    assert waits.seconds == [0.5, 1.0, 2.0]
+    assert waits.seconds == [7.0, 1.0, 2.0, 4.0]
 
 
 def test_the_whole_time_is_bounded_also_when_the_provider_asks_to_wait(server: FakeServer) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from workbench.model.types import Message, ToolSpec
 from workbench.tokens import LineCounter
@@ -49,15 +49,49 @@ def part_text(message: Message) -> str:
     return "\n".join(pieces) + "\n"
 
 
-@dataclass(slots=True)
 class _Node:
-    """A part in the tree of all requests seen so far; its path from the root is a prefix."""
+    """A part in the tree of all requests seen so far; its path from the root is a prefix.
 
-    tokens: int
-    """Tokens of the whole path."""
-    children: dict[str, _Node] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
-    """The children's texts in order: the one that shares most with another text is its neighbour there."""
+    Nearly every node has one child or none, and there are many of them, so the table of children is made only
+    for the second.
+    """
+
+    __slots__ = ("children", "only", "only_text", "texts", "tokens")
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        """Tokens of the whole path."""
+        self.only: _Node | None = None
+        self.only_text = ""
+        self.children: dict[str, _Node] | None = None
+        self.texts: list[str] = []
+        """The children's texts in order: the one that shares most with another text is its neighbour there."""
+
+    def child(self, text: str) -> _Node | None:
+        """The child of this text, None if there is none."""
+        if self.children is not None:
+            return self.children.get(text)
+        return self.only if self.only_text == text else None
+
+    def add(self, text: str, tokens: int) -> _Node:
+        """A new child whose text has so many tokens."""
+        child = _Node(self.tokens + tokens)
+        if self.children is not None:
+            self.children[text] = child
+            insort(self.texts, text)
+        elif self.only is None:
+            self.only, self.only_text = child, text
+        else:
+            self.children = {self.only_text: self.only, text: child}
+            self.texts = sorted(self.children)
+        return child
+
+    def neighbours(self, text: str) -> list[str]:
+        """Texts of children among which is the one that shares most with `text`."""
+        if self.children is None:
+            return [] if self.only is None else [self.only_text]
+        place = bisect_left(self.texts, text)
+        return self.texts[max(place - 1, 0) : place + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +123,7 @@ class PrefixTree:
         """Let a request of another conversation count as seen (`cache.scope = corpus`)."""
         node = self._root
         for text in texts:
-            node = self._child(node, text)
+            node = node.child(text) or node.add(text, self._counter.count_text(text))
         self._longest = max(self._longest, node.tokens)
         self._is_empty = False
 
@@ -101,52 +135,41 @@ class PrefixTree:
         """
         del self._path[n_shared + 1 :]
         node = self._path[-1]
-        prefix = None if self._is_empty else self._prefix(node, n_shared, new_texts)
+        n_known = 0
         for text in new_texts:
-            node = self._child(node, text)
+            known = node.child(text)
+            if known is None:
+                break
+            node = known
+            self._path.append(node)
+            n_known += 1
+        prefix = None
+        if not self._is_empty:
+            tokens = node.tokens
+            if n_known < len(new_texts):
+                tokens += self._shared_with_a_child(node, new_texts[n_known])
+            prefix = Prefix(tokens, self._longest, n_shared + n_known)
+        for text in new_texts[n_known:]:
+            node = node.add(text, self._counter.count_text(text))
             self._path.append(node)
         self._longest = max(self._longest, node.tokens)
         self._is_empty = False
         return prefix
 
+    def _shared_with_a_child(self, node: _Node, text: str) -> int:
+        """Tokens that a differing part has in common with the most similar one seen at its place."""
+        common = max((common_text(text, other) for other in node.neighbours(text)), key=len, default="")
+        return self._counter.count_text(common)
+
     def match(self, texts: Sequence[str]) -> int:
         """Leading tokens of a request that an earlier one has, whole parts only; nothing is added."""
         node = self._root
         for text in texts:
-            child = node.children.get(text)
+            child = node.child(text)
             if child is None:
                 break
             node = child
         return node.tokens
-
-    @property
-    def total_tokens(self) -> int:
-        """Tokens of the newest request."""
-        return self._path[-1].tokens
-
-    def _child(self, node: _Node, text: str) -> _Node:
-        child = node.children.get(text)
-        if child is None:
-            child = node.children[text] = _Node(node.tokens + self._counter.count_text(text))
-            insort(node.texts, text)
-        return child
-
-    def _prefix(self, node: _Node, n_shared: int, new_texts: Sequence[str]) -> Prefix:
-        n_parts = n_shared
-        for text in new_texts:
-            child = node.children.get(text)
-            if child is None:
-                break
-            node = child
-            n_parts += 1
-        tokens = node.tokens
-        if n_parts < n_shared + len(new_texts) and node.children:
-            text = new_texts[n_parts - n_shared]
-            place = bisect_left(node.texts, text)
-            neighbours = node.texts[max(place - 1, 0) : place + 1]
-            common = max((common_text(text, other) for other in neighbours), key=len)
-            tokens += self._counter.count_text(common)
-        return Prefix(tokens, self._longest, n_parts)
 
 
 def common_text(text: str, other: str) -> str:

@@ -122,9 +122,22 @@ def append_rows(path: Path, rows: Mapping[str, Sequence[Row]]) -> None:
         for name, batch in rows.items():
             if batch:
                 appender = connection.appender(name)
-                appender.append_rows(list(batch))
+                appender.append_rows([_storable(row) for row in batch])
                 appender.flush()
         connection.execute("COMMIT")
+
+
+def _storable(row: Row) -> Row:
+    """Half a surrogate pair, which JSON can bring, isn't text to DuckDB: it is written as its escape."""
+    try:
+        for value in row:
+            if isinstance(value, str):
+                value.encode()
+    except UnicodeEncodeError:
+        return tuple(
+            value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in row
+        )
+    return row
 
 
 def read_rows(path: Path, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:

@@ -1,0 +1,86 @@
+"""DuckDB files: rows in, rows out, nothing else (SEC-02, SEC-03)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.errors import StoreCorruptError, StoreError, StoreLockedError
+from workbench.store.tables import append_rows, check_is_duckdb, create_tables, query_files, read_rows, read_table
+
+COLUMNS = {"t": [("text", "VARCHAR"), ("n", "BIGINT")]}
+
+
+def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    create_tables(path, COLUMNS)
+    rows = [("汉\x00字 '\"", 2**40), (None, None)]
+    append_rows(path, {"t": rows})
+    assert read_table(path, "t") == (["text", "n"], rows)
+    assert read_table(path, "t", where={"n": 2**40})[1] == rows[:1]
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape(tmp_path: Path) -> None:
+    """BUG-28, M16."""
+    path = tmp_path / "a.duckdb"
+    create_tables(path, COLUMNS)
+    append_rows(path, {"t": [("a\ud83d", 1)]})
+    assert read_table(path, "t")[1] == [("a\\ud83d", 1)]
+
+
+def test_a_block_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """WB-RPL-11."""
+    path = tmp_path / "a.duckdb"
+    create_tables(path, {**COLUMNS, "u": [("n", "BIGINT")]})
+    with pytest.raises(StoreError):
+        append_rows(path, {"t": [("fine", 1)], "u": [("not a number",)]})
+    assert read_table(path, "t")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "is empty"), (b"SQLite format 3\x00....", "is a SQLite file"), (b"plain text, long enough", "another kind")],
+)
+def test_other_files_are_refused_before_duckdb_sees_them(content: bytes, message: str, tmp_path: Path) -> None:
+    """SEC-03, M6, B38."""
+    path = tmp_path / "x.duckdb"
+    path.write_bytes(content)
+    with pytest.raises(StoreCorruptError, match=message):
+        check_is_duckdb(path)
+    with pytest.raises(StoreCorruptError, match="folder"):
+        check_is_duckdb(tmp_path)
+    with pytest.raises(StoreError, match="doesn't exist"):
+        check_is_duckdb(tmp_path / "gone.duckdb")
+
+
+def test_a_file_held_by_another_process_names_the_holder(tmp_path: Path) -> None:
+    """BUG-29, REL-04."""
+    path = tmp_path / "a.duckdb"
+    create_tables(path, COLUMNS)
+    script = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StoreLockedError, match=f"process {holder.pid} holds the file"):
+            read_rows(path, "SELECT 1")
+    finally:
+        holder.communicate("")
+
+
+def test_several_files_answer_as_one_and_names_are_only_names(tmp_path: Path) -> None:
+    """SEC-01."""
+    files = {}
+    for name in ("one", "two'; DROP TABLE t; --"):
+        path = tmp_path / f"{len(files)} it's.duckdb"
+        create_tables(path, COLUMNS)
+        append_rows(path, {"t": [(name, 1)]})
+        files[name] = path
+    columns, rows = query_files(files, ["t"], 'SELECT "file", text FROM t ORDER BY ALL', key="file")
+    assert columns == ["file", "text"]
+    assert rows == [(name, name) for name in sorted(files)]
