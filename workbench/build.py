@@ -17,7 +17,8 @@ from workbench.config import RunConfig, TriggerNode
 from workbench.errors import ConfigError
 from workbench.model.client import Model
 from workbench.model.types import ToolSpec
-from workbench.service.service import SessionService, SummaryObserver
+from workbench.service.service import SessionService
+from workbench.service.summaries import SummaryObserver
 from workbench.session.types import Event
 from workbench.store.base import SessionStore
 from workbench.summary.checkers import (

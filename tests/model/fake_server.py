@@ -40,8 +40,10 @@ class Connection:
     def send(self, data: bytes | str) -> None:
         self.raw.sendall(data.encode() if isinstance(data, str) else data)
 
-    def head(self, status: str = "200 OK", kind: str = "application/json", **headers: str) -> None:
-        lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", "Connection: close", "x-request-id: req-1"]
+    def head(
+        self, status: str = "200 OK", kind: str = "application/json", *, connection: str = "close", **headers: str
+    ) -> None:
+        lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Connection: {connection}", "x-request-id: req-1"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.send("\r\n".join(lines) + "\r\n\r\n")
 

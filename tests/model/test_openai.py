@@ -6,9 +6,11 @@ The faults and oddities are those of reliability.md, section 6; a local server p
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -265,6 +267,24 @@ def test_an_answer_in_the_other_form_than_asked_for_is_read_all_the_same(server:
     assert responses[-1].choices[0].message.content == TEXT
 
 
+@both_clients
+def test_no_connection_outlives_its_call(server: FakeServer, blocking: bool) -> None:
+    """REL-17: an idle one would belong to an event loop that may be gone."""
+    closed = threading.Event()
+
+    def behave(connection: Any) -> None:
+        data = json.dumps(whole()).encode()
+        connection.head(connection="keep-alive", Content_Length=str(len(data)))
+        connection.send(data)
+        connection.stall()
+        closed.set()
+
+    server.script("lasting", behave)
+    model = model_of(server, "lasting")
+    call(model, blocking=blocking)
+    assert closed.wait(10)
+
+
 def test_an_instance_serves_one_event_loop_after_the_other_and_leaves_nothing_open(server: FakeServer) -> None:
     """REL-17."""
     model = model_of(server)
@@ -398,11 +418,11 @@ def test_attempts_wait_as_long_as_the_provider_asks_or_a_little_longer_each_time
 @both_clients
 def test_a_call_that_succeeds_at_last_shows_nothing_of_the_failures(server: FakeServer, blocking: bool) -> None:
     waits = Waits()
-    faults = ("rate-limit-seconds", "server-error", "stream-cut-in-arguments", "not-json")
+    faults = ("server-error", "rate-limit-seconds", "stream-cut-in-arguments", "not-json")
     server.script("weak", *(FAULTS[name] for name in faults), right)
     *partial, response = call(model_of(server, "weak", waits=waits, stream=True, max_retries=4), blocking=blocking)
     assert "".join(one.choices[0].delta.content for one in partial) == response.choices[0].message.content == TEXT
-    assert waits.seconds == [7.0, 1.0, 2.0, 4.0]
+    assert waits.seconds == [0.5, 7.0, 2.0, 4.0]
 
 
 def test_the_whole_time_is_bounded_also_when_the_provider_asks_to_wait(server: FakeServer) -> None:

@@ -100,7 +100,7 @@ def test_the_same_replay_gives_the_same_trace_in_any_number_of_processes(
     recorded: Callable[..., Recordings], tmp_path: Path
 ) -> None:
     """WB-RPL-09."""
-    recordings = recorded(*(chat(6, ident=f"c{i}") for i in range(6)))
+    recordings = recorded(*(chat(4, ident=f"c{i}") for i in range(4)))
     configs = [config(name="plain"), summarising()]
     hashes = [
         [run.facts["trace_hash"] for run in replay(recordings, configs, runs=tmp_path / name, jobs=jobs).values()]
@@ -208,7 +208,7 @@ def test_a_killed_replay_resumes_and_ends_with_the_same_trace(
     recorded: Callable[..., Recordings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """WB-RPL-10: nothing half-written is taken for a finished run, and finished conversations aren't replayed."""
-    recordings = recorded(*(chat(25, ident=f"c{i:02d}") for i in range(12)))
+    recordings = recorded(*(chat(16, ident=f"c{i:02d}") for i in range(10)))
     source = tmp_path / "chats.jsonl"
     undisturbed = replay(recordings, summarising(), runs=tmp_path / "whole", progress=False)["summaries"]
     folder = tmp_path / "killed"

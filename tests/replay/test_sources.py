@@ -69,6 +69,8 @@ def test_a_live_replay_pays_once_and_its_trace_is_the_same_again_and_from_the_ca
     first = run_of(recordings, live(), tmp_path / "a")
     n_calls = server.calls() - before
     assert n_calls == len(Cassette(tmp_path / "answers.jsonl")) == first.facts["summaries"] >= 3
+    keys = [entry.key for entry in Cassette(tmp_path / "answers.jsonl").entries()]
+    assert keys == sorted(keys)
     again = run_of(recordings, live(), tmp_path / "a", fresh=True)
     alone = run_of(recordings, played(live(), base_url="http://127.0.0.1:9/v1"), tmp_path / "b")
     assert server.calls() - before == n_calls

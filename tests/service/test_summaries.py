@@ -18,11 +18,7 @@ from workbench.clock import FixedClock
 from workbench.errors import SessionError, SessionNotFoundError, SummaryError
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
 from workbench.model.types import Message, Request
-from workbench.service.service import (
-    SummaryAttempt,
-    SummaryCheck,
-    observe_request_gap,
-)
+from workbench.service.summaries import SummaryAttempt, SummaryCheck, observe_request_gap
 from workbench.session.types import Session, SessionKey, Summary, SummaryBoundary
 from workbench.summary.context import (
     RequestStart,

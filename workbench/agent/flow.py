@@ -48,7 +48,8 @@ from workbench.model.types import (
 )
 from workbench.model.windows import UNKNOWN_WINDOW, resolve_context_window
 from workbench.profiles import Profile
-from workbench.service.service import SessionService, context_with_path
+from workbench.service.service import SessionService
+from workbench.service.summaries import context_with_path
 from workbench.session.types import Event, Session, Summary
 from workbench.summary.context import context_with_cache_safe_fork_request
 from workbench.summary.view import SummaryView, ViewItem, context_with_summary_view

@@ -10,6 +10,8 @@ together. A request's history is a row of lanes that only grow at their ends:
 
 What can't be split at unit and round borders (units that interleave, results that answer calls of earlier
 requests, calls without ids, a `skip_recent_func` that may look at anything) goes the plain way, per call.
+
+The module is long but one thing: the four lanes, what moves between them, and the accounts that go with them.
 """
 
 from __future__ import annotations

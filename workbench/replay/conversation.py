@@ -32,7 +32,8 @@ from workbench.replay.loop import VirtualLoop
 from workbench.replay.meter import CallFacts, CallMeter
 from workbench.replay.sources import WatchedModel, summary_model
 from workbench.replay.trace import TABLES
-from workbench.service.service import SessionService, SummaryAttempt, SummaryCheck
+from workbench.service.service import SessionService
+from workbench.service.summaries import SummaryAttempt, SummaryCheck
 from workbench.session.types import Event, Session, SessionKey
 from workbench.store.memory import InMemoryStore
 from workbench.summary.report import Check, Trigger

@@ -8,8 +8,9 @@ from typing import Any
 
 from workbench.clock import Clock
 from workbench.profiles import SEED, Profile
-from workbench.service.service import AppendEventHook, GetSessionHook, SessionService, SummaryObserver
+from workbench.service.service import AppendEventHook, GetSessionHook, SessionService
 from workbench.service.settings import ServiceSettings
+from workbench.service.summaries import SummaryObserver
 from workbench.store.memory import InMemoryStore
 from workbench.store.search import Embedder
 from workbench.summary.summarizer import SessionSummarizer
