@@ -174,3 +174,10 @@ def test_the_demo_table_is_what_the_demo_prints():
         printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     shown = next(text for _, text in fences("text"))
     assert shown.strip() in printed, "run `make readme`"
+
+
+def test_the_readme_carries_the_guidance_on_triggers_and_workers() -> None:
+    """SUM-RNR-07."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for words in ("when the model can change", "fixed budget", "2 to 4 workers", "queue is full", "100 to 300", "TTL"):
+        assert words in text

@@ -296,3 +296,68 @@ def test_tailoring_happens_last_and_the_trace_knows_what_went() -> None:
         assert (await service.list_events(KEY))[0].message.content == LONG
 
     asyncio.run(main())
+
+
+def test_a_rebuilt_request_keeps_its_tools_and_says_everything_once() -> None:
+    """ASM-RETRY-05, ASM-RETRY-06: the rebuild starts from the untouched base; later stages don't add up."""
+
+    async def main() -> None:
+        service = service_of(summary_model("SUMMARY-TEXT"))
+        await session_with(service, say(1, LONG), say(2, LONG, role="assistant"), say(3, LONG))
+        model = ScriptedModel(["a"], context_window=4000)
+        agent = agent_of(
+            model,
+            instruction="be kind",
+            tools=[FunctionTool(look)],
+            settings={"add_session_summary": True, "enable_on_demand_session": True},
+            compaction={"enabled": True, "threshold_ratio": 0.5},
+        )
+        seen: list[SentRequest] = []
+        await run(runner_of(agent, service, on_request=seen.append), "now")
+        assert seen[0].rebuilt
+        system = model.requests[0].messages[0].content
+        assert system.count("be kind") == system.count("SUMMARY-TEXT") == 1
+        assert system.count("session_load") == seen[0].assembly.messages[0].content.count("session_load") > 0
+        assert [tool.name for tool in model.requests[0].tools] == ["look", "session_search", "session_load"]
+
+    asyncio.run(main())
+
+
+def test_earlier_events_are_stored_before_the_next_step_begins() -> None:
+    """ASM-RUN-07."""
+    stored: list[list[str]] = []
+
+    async def main() -> None:
+        service = service_of()
+
+        async def before_step(state: Any) -> None:
+            stored.append([event.message.role for event in await service.list_events(KEY)])
+
+        agent = agent_of(ScriptedModel([calls("look"), "final"]), tools=[FunctionTool(look)])
+        await run(runner_of(agent, service, before_step=before_step), "q")
+
+    asyncio.run(main())
+    assert stored == [["user"], ["user", "assistant", "tool"]]
+
+
+def test_a_summary_block_inside_a_message_is_part_of_what_was_seen_and_stands_for_the_previous_summary() -> None:
+    """ASM-VIEW-05: in user mode no synthetic event goes in front; in system mode one does."""
+
+    async def second_request(mode: str) -> str:
+        profile = TRPC_AGENT_GO_2026_08
+        model = summary_model()
+        service = service_of(model, profile=profile, summary={"profile": profile})
+        agent = agent_of(
+            ScriptedModel(["a1", "a2", "a3"]), settings={"add_session_summary": True, "summary_injection_mode": mode}
+        )
+        runner = runner_of(agent, service, profile=profile)
+        for question in ("q1", "q2"):
+            await run(runner, question)
+            await service.wait_for_summaries()
+        return model.requests[-1].messages[-1].content
+
+    in_user = asyncio.run(second_request("user"))
+    in_system = asyncio.run(second_request("system"))
+    assert "system: SUMMARY-1" not in in_user
+    assert "SUMMARY-1" in in_user
+    assert "system: SUMMARY-1" in in_system

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,12 +74,31 @@ async def summarise(service: SessionService, use: str) -> None:
 
 
 USES = ["standalone", "fork", "queued", "intra-run"]
+SAMPLE = {
+    "first-byte-timeout",
+    "context-openai",
+    "server-error",
+    "empty-text",
+    "stream-without-end",
+    "fine",
+    "comments",
+}
+
+
+def in_every_use(names: Iterable[str]) -> list[Any]:
+    """Each name in each use; of the uses in the background the quick tests take a sample."""
+    return [
+        pytest.param(name, use, marks=() if use in USES[:2] or name in SAMPLE else pytest.mark.slow)
+        for name in names
+        for use in USES
+    ]
+
+
 N_ATTEMPTS = 2
 """Of each model call; a summary makes at most two model calls."""
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("name", [*EXPECTED, *SAYS_NOTHING])
+@pytest.mark.parametrize(("name", "use"), in_every_use([*EXPECTED, *SAYS_NOTHING]))
 def test_a_summary_that_fails_changes_nothing(server: FakeServer, name: str, use: str) -> None:
     """REL-09: one typed error, events and old summary as before, boundary not moved, attempts bounded."""
 
@@ -135,8 +156,7 @@ def expected_attempts(name: str) -> int:
     return 1 if name in TRIED_ONCE or name in handed_on else N_ATTEMPTS
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("name", ["fine", *ODDITIES])
+@pytest.mark.parametrize(("name", "use"), in_every_use(["fine", *ODDITIES]))
 def test_a_summary_over_an_oddity_is_complete(server: FakeServer, name: str, use: str) -> None:
     """REL-09."""
 

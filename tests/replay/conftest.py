@@ -68,4 +68,5 @@ def summarising(name: str = "summaries", *, token: int = 300, mode: str = "syste
     """Summaries after `token` new tokens."""
     agent = {"add_session_summary": True, "summary_injection_mode": mode, **values.pop("agent", {})}
     values.setdefault("trigger", {"token": token})
-    return config(name=name, summarizer={"max_summary_words": 40}, agent=agent, **values)
+    values.setdefault("summarizer", {"max_summary_words": 40})
+    return config(name=name, agent=agent, **values)

@@ -56,3 +56,16 @@ def test_a_synchronous_summary_delays_the_rest_of_its_request_and_not_the_next(
     delayed = {row["call"] for row in intra}
     for call, (early, late) in enumerate(zip(times["quick"], times["late"], strict=True)):
         assert late - early == (10 if call in delayed else 0)
+
+
+def test_a_fork_repeats_its_parents_prompt_and_a_standalone_summary_nothing(
+    recorded: Callable[..., Recordings], tmp_path: Path
+) -> None:
+    """ASM-CACHE-05, WB-CACHE-05."""
+    forked = summarising("forked", summarizer={"max_summary_words": 40, "cache_safe_forking": True})
+    runs = replay(recorded(chat(10)), [forked, summarising("alone")], runs=tmp_path, progress=False)
+    rows = {name: [row for row in run.rows("summaries") if row["status"] == "written"] for name, run in runs.items()}
+    assert {row["mode"] for row in rows["forked"]} == {"cache_safe_fork"}
+    calls = runs["forked"].rows("calls")
+    assert all(row["prefix_tokens"] == calls[row["call"] - 1]["prompt_tokens"] for row in rows["forked"])
+    assert {row["prefix_tokens"] for row in rows["alone"]} == {0}
