@@ -32,7 +32,7 @@ demo: setup ## replay the bundled recordings under several configurations; table
 	$(BIN)/workbench demo
 
 test: setup ## the quick tests, the gate of every commit
-	$(PYTEST) -m "not slow and not network and not device" -n $(WORKERS) --junitxml=reports/tests.xml
+	$(PYTEST) -p no:nbval -m "not slow and not network and not device" -n $(WORKERS) --junitxml=reports/tests.xml
 
 test-services: setup ## tests that need a server or a browser; skipped, with the reason, where there is none
 	$(PYTEST) -m "network and not device" --junitxml=reports/tests-services.xml || [ $$? -eq 5 ]

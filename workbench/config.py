@@ -96,8 +96,8 @@ class SummariesSettings(Settings):
     source: Literal["extractive", "sized", "cassette", "live"] = "extractive"
     """`extractive` picks sentences and facts offline; `sized` writes text of a given length; `cassette` plays
     recorded answers; `live` asks a model and records what it answers. WB-RPL-07."""
-    latency_s: Annotated[Seconds, Field(ge=0)] = 0.0
-    """Virtual seconds that each summary call takes. WB-RPL-08."""
+    latency_s: Literal["recorded"] | Annotated[Seconds, Field(ge=0)] = 0.0
+    """Virtual seconds that each summary call takes, or `recorded`: as long as the recorded answer took. WB-RPL-08."""
     sized_tokens: int | None = Field(default=None, gt=0)
     """Tokens of a `sized` summary, by the billing counter; none = the word limit, else 200. WB-RPL-07."""
     model: str = ""
@@ -122,6 +122,10 @@ class SummariesSettings(Settings):
                 raise ConfigError(
                     f"{name} is missing", field=name, allowed=f"a text, with source {self.source!r}", hint=_HINTS[name]
                 )
+        if self.latency_s == "recorded" and self.source in {"extractive", "sized"}:
+            raise ConfigError.for_field(
+                "latency_s", self.latency_s, f"seconds: source {self.source!r} has no recorded durations"
+            )
         if self.base_url:
             checked_address(self.base_url)
         # The value isn't shown: it may be the key itself.

@@ -182,7 +182,11 @@ def test_the_exact_request_of_a_call_can_be_had_again(recorded: Callable[..., Re
 
 def test_runs_answer_sql_together(recorded: Callable[..., Recordings], tmp_path: Path) -> None:
     """WB-RPL-11."""
-    replay(recorded(chat(4)), [config(name="a"), config(name="b", model={"name": "x"})], runs=tmp_path, progress=False)
+    runs = replay(
+        recorded(chat(4)), [config(name="a"), config(name="b", model={"name": "x"})], runs=tmp_path, progress=False
+    )
+    assert runs.sql("SELECT run, max(call) FROM calls GROUP BY run ORDER BY run")[1] == [("a", 7), ("b", 7)]
+    assert "a" in runs["a"]._repr_html_()
     columns, rows = query_runs("SELECT run_file, count(*) AS n FROM calls GROUP BY ALL ORDER BY ALL", tmp_path)
     assert columns == ["run_file", "n"]
     assert [row[1] for row in rows] == [8, 8]

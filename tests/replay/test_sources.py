@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,6 +120,22 @@ def test_latency_counts_on_top_of_recorded_answers(
 
 
 # --- which run is whose ---------------------------------------------------------------------------------
+
+
+def test_recorded_latency_is_as_long_as_the_recorded_answer_took(
+    recorded: Callable[..., Recordings], live: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """WB-RPL-08: summary_latency = recorded."""
+    recordings = recorded(chat(8))
+    run = replay(recordings, live("fine", "paid"), runs=tmp_path / "paid", progress=False)["paid"]
+    cassette = tmp_path / "answers.jsonl"
+    lines = [json.loads(line) for line in cassette.read_text(encoding="utf-8").splitlines()]
+    durations = sorted(round(line["duration_s"] * 10**9) for line in lines if "duration_s" in line)
+    timed = played(run.config.replace(name="timed"), cassette=str(cassette), latency_s="recorded")
+    rows = replay(recordings, timed, runs=tmp_path / "timed", progress=False)["timed"].rows("summaries")
+    written = [row for row in rows if row["status"] == "written"]
+    assert sorted(row["written_ns"] - row["started_ns"] for row in written) == durations
+    assert sum(durations) > 0
 
 
 def test_another_answer_in_the_cassette_makes_another_run(
@@ -244,6 +261,7 @@ def test_no_key_gets_into_a_cassette_a_run_an_error_or_a_log(
         ({"source": "live"}, "model is missing"),
         ({"source": "live", "model": "m"}, "cassette is missing"),
         ({"source": "cassette"}, "cassette is missing"),
+        ({"latency_s": "recorded"}, "has no recorded durations"),
         ({"source": "tape"}, "summaries.source = 'tape'"),
         ({"base_url": "api.example.com"}, "base_url = 'api.example.com'"),
         ({"base_url": "https://me:canary-1234@example.com"}, "base_url has a password"),

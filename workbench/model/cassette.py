@@ -10,6 +10,7 @@ or two that disagree, are noticed instead of played.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -344,6 +345,7 @@ class CassetteModel:
             per request.
         name, context_window: Of the recorded model; empty and 0 mean those of `inner`, else the recorded ones.
         clock: Measures how long answers take.
+        takes_recorded_time: Wait as long as the recorded answer took; on a virtual loop that costs nothing.
     Raises:
         ConfigError: there is nobody to ask, or the cassette has answers of several models and none is named.
     """
@@ -357,6 +359,7 @@ class CassetteModel:
         name: str = "",
         context_window: int = 0,
         clock: Clock | None = None,
+        takes_recorded_time: bool = False,
     ) -> None:
         if mode not in get_args(Mode):
             raise ConfigError.for_field("mode", mode, "play, record or auto")
@@ -376,6 +379,7 @@ class CassetteModel:
         self._inner = inner
         self._mode = mode
         self._clock = clock or SystemClock()
+        self._takes_recorded_time = takes_recorded_time
         self._fresh: set[str] = set()
 
     def input_token_budget(self, request: Request) -> int:
@@ -403,6 +407,8 @@ class CassetteModel:
             raise self._miss(fields)
         else:
             entry = await self._ask(ctx, self._inner, request, fields)
+        if self._takes_recorded_time:
+            await asyncio.sleep(entry.duration_s)
         for response in entry.play():
             yield response
 

@@ -279,6 +279,11 @@ class Run:
         known = [conversation.id for conversation in self._conversations]
         raise ReplayError(f"no conversation {name!r}", hint=nearest_name(name, known))
 
+    def _repr_html_(self) -> str:
+        from workbench.report.display import run_html
+
+        return run_html(self)
+
     def __repr__(self) -> str:
         facts = self.facts
         return (
@@ -309,6 +314,10 @@ class RunSet(Mapping[str, Run]):
     def facts(self) -> list[dict[str, Any]]:
         """The figures of every run, one dictionary each."""
         return [run.facts for run in self._runs.values()]
+
+    def sql(self, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Column names and rows of a query over these runs; each table has a `run` column in front."""
+        return duck.query_files({run.name: run.path for run in self._runs.values()}, list(TABLES), query, key="run")
 
     def __repr__(self) -> str:
         return "\n".join(repr(run) for run in self._runs.values())

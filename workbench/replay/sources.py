@@ -91,7 +91,7 @@ def summary_model(config: RunConfig, billing: LineCounter) -> Model:
         model = ExtractiveModel()
     else:
         model = _recorded_or_live(settings)
-    if settings.latency_s:
+    if settings.latency_s and settings.latency_s != "recorded":
         model = SlowModel(model, settings.latency_s)
     return model if settings.source in {"extractive", "sized"} else WatchedModel(model)
 
@@ -99,9 +99,11 @@ def summary_model(config: RunConfig, billing: LineCounter) -> Model:
 def _recorded_or_live(settings: SummariesSettings) -> CassetteModel:
     cassette = _cassette(Path(settings.cassette).absolute())
     window = settings.context_window or 0
+    timed = settings.latency_s == "recorded"
     if settings.source == "cassette":
-        return CassetteModel(cassette, name=settings.model, context_window=window)
-    return CassetteModel(cassette, OutsideLoop(_live_model(settings)), "auto", context_window=window)
+        return CassetteModel(cassette, name=settings.model, context_window=window, takes_recorded_time=timed)
+    live = OutsideLoop(_live_model(settings))
+    return CassetteModel(cassette, live, "auto", context_window=window, takes_recorded_time=timed)
 
 
 @lru_cache(maxsize=16)
