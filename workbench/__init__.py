@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from workbench.call import CallContext
     from workbench.config import RunConfig
     from workbench.errors import WorkbenchError
-    from workbench.model.scripted import ScriptedModel
+    from workbench.model.openai import OpenAIModel
+    from workbench.model.scripted import ScriptedAnswer, ScriptedModel
     from workbench.model.types import Message, Request, Response, ToolCall
     from workbench.model.windows import register_model_context_window
     from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07, TRPC_AGENT_GO_2026_08
@@ -45,6 +46,7 @@ _HOMES = {
     "InMemorySessionService": "workbench.service.in_memory",
     "LLMAgent": "workbench.agent.agent",
     "Message": "workbench.model.types",
+    "OpenAIModel": "workbench.model.openai",
     "Request": "workbench.model.types",
     "Response": "workbench.model.types",
     "Run": "workbench.replay.runs",
@@ -53,6 +55,7 @@ _HOMES = {
     "RunSet": "workbench.replay.runs",
     "Runner": "workbench.agent.runner",
     "SEED": "workbench.profiles",
+    "ScriptedAnswer": "workbench.model.scripted",
     "ScriptedModel": "workbench.model.scripted",
     "Session": "workbench.session.types",
     "SessionKey": "workbench.session.types",
@@ -87,6 +90,7 @@ __all__ = [
     "InMemorySessionService",
     "LLMAgent",
     "Message",
+    "OpenAIModel",
     "Request",
     "Response",
     "Run",
@@ -94,6 +98,7 @@ __all__ = [
     "RunOptions",
     "RunSet",
     "Runner",
+    "ScriptedAnswer",
     "ScriptedModel",
     "Session",
     "SessionKey",

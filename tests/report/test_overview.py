@@ -205,11 +205,16 @@ def test_firings_without_a_summary_are_told_apart():
     assert "(5 firings)" in sentence(with_facts(RUNS["today"], firings=5, summaries=4), None)
 
 
-def test_the_baseline_is_the_run_without_summaries_and_compaction():
+def test_the_baseline_is_the_run_that_shortens_nothing():
     assert is_baseline(RUNS["no summary"])
     assert not is_baseline(RUNS["today"])
     compacting = replace(RUNS["no summary"], config={"summarizer": None, "compaction": {"enabled": True}})
     assert not is_baseline(compacting)
+    tailoring = replace(RUNS["no summary"], config={"summarizer": None, "tailoring": {"enabled": True}})
+    assert not is_baseline(tailoring)
+    limited = replace(RUNS["no summary"], config={"summarizer": None, "agent": {"max_history_runs": 20}})
+    assert not is_baseline(limited)
+    assert "drops rounds that do not fit and makes no summaries" in sentence(with_facts(tailoring, firings=0), None)
     assert not is_baseline(replace(RUNS["no summary"], config=None)), "an unknown configuration is no baseline"
 
 

@@ -435,6 +435,18 @@ def test_a_job_that_takes_too_long_is_a_warning_and_the_worker_goes_on(caplog: p
     assert any("took longer than 0.02 s" in record.message for record in caplog.records)
 
 
+def test_leaving_the_services_block_drains_the_queue() -> None:
+    """SUM-ASY-07."""
+
+    async def main() -> None:
+        async with service_of(summary_model(), settings={"async_summary_num": 1}) as service:
+            session = await session_with(service, say(1), session_id="s")
+            await service.enqueue_summary_job(session)
+        assert session.summaries[""].summary
+
+    asyncio.run(main())
+
+
 def test_closing_drains_the_queue_and_may_be_done_twice() -> None:
     """SUM-ASY-07."""
 

@@ -125,9 +125,23 @@ def settings_of(run: RunLike) -> Mapping[str, Any]:
 
 
 def is_baseline(run: RunLike) -> bool:
-    """Whether a run sends the whole history: neither summaries nor compaction."""
+    """Whether a run sends the whole history: no summaries, compaction, tailoring or history limit."""
     settings = settings_of(run)
-    return bool(settings) and not settings.get("summarizer") and not _switched_on(settings.get("compaction"))
+    return bool(settings) and not settings.get("summarizer") and not _shortened_by(settings)
+
+
+def _shortened_by(settings: Mapping[str, Any]) -> list[str]:
+    """What besides summaries makes requests shorter than the history, as predicates of a sentence."""
+    agent = settings.get("agent") or {}
+    return [
+        words
+        for words, on in (
+            ("compacts tool results", _switched_on(settings.get("compaction"))),
+            ("drops rounds that do not fit", _switched_on(settings.get("tailoring"))),
+            ("limits the history", bool(agent.get("max_history_runs"))),
+        )
+        if on
+    ]
 
 
 def _switched_on(part: Any) -> bool:
@@ -283,7 +297,7 @@ def _activity(run: RunLike) -> str:
     calls, checks = facts.get("calls") or 0, facts.get("checks") or 0
     firings, summaries = facts.get("firings") or 0, facts.get("summaries") or 0
     if not settings_of(run).get("summarizer") and not firings:
-        return "makes no summaries"
+        return listed([*_shortened_by(settings_of(run)), "makes no summaries"])
     if not firings:
         return f"never fired in {counted(checks, 'check')}" if checks else "never checked its trigger"
     if not summaries:

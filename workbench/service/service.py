@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from workbench.call import EMPTY_CONTEXT, CallContext
@@ -365,6 +365,12 @@ class SessionService(SummaryRuns):
             self._sweeper = None
         await self._workers.close()
         await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     def _expiry(self, ttl_s: float) -> int:
         return self._clock.now_ns() + round(ttl_s * NS_PER_S) if ttl_s > 0 else 0
