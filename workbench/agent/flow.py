@@ -77,6 +77,7 @@ class SentRequest:
 RequestObserver = Callable[[SentRequest], None]
 EventMaker = Callable[[Event], Event]
 BeforeStep = Callable[["InvocationState"], Awaitable[None]]
+StoreEvent = Callable[["InvocationState", Event], Awaitable[Event]]
 
 
 @dataclass(slots=True)
@@ -105,6 +106,8 @@ class InvocationState:
     include_contents: str = "default"
     make_event: EventMaker = lambda event: event
     before_step: BeforeStep | None = None
+    store_event: StoreEvent | None = None
+    """How the runner stores an event and what follows from it; for what comes from outside the flow."""
     on_request: RequestObserver | None = None
     n_steps: int = 0
     ended: bool = False
@@ -229,6 +232,10 @@ class LLMFlow:
                 logger.warning("step of agent %s failed: %s", state.agent.name, error)
                 yield state.new_event(_error_response(error))
                 return
+            except Exception as error:  # a model, tool or hook of somebody else's
+                logger.exception("step of agent %s failed", state.agent.name)
+                yield state.new_event(_error_response(WorkbenchError(f"{type(error).__name__}: {error}")))
+                return
             state.n_steps += 1
             if state.transfer_to is not None:
                 async for event in self._transfer(state):
@@ -256,7 +263,7 @@ class LLMFlow:
             await state.service.create_session_summary(
                 state.session, state.filter_key, force=False, ctx=state.summary_ctx("intra_run")
             )
-        except WorkbenchError as error:
+        except Exception as error:  # whatever a checker, hook or store raises
             logger.debug("intra-run summary failed: %s", error)
 
     async def _step(self, state: InvocationState) -> AsyncIterator[Event]:
@@ -356,7 +363,7 @@ class LLMFlow:
             await state.service.create_session_summary(
                 state.session, state.filter_key, force=False, ctx=state.summary_ctx("pre_call")
             )
-        except WorkbenchError as error:
+        except Exception as error:  # whatever a checker, hook or store raises
             logger.warning("summary before the call failed: %s", error)
         if not has_advanced(before, state.session.summaries.get(state.filter_key)):
             return sent
@@ -399,14 +406,20 @@ class LLMFlow:
     def _tailored(self, state: InvocationState, sent: SentRequest) -> SentRequest:
         """Drop rounds until the request fits the model's budget (ASM-TLR); the last resort."""
         settings = state.agent.tailoring
-        if not settings.enabled or sent.kept is not None:
+        if not settings.enabled:
             return sent
         model = state.model
         run_window = state.model_context_window if state.agent.settings.tailor_with_run_window else 0
         window = window_for_tailoring(model.name, model.context_window, run_window=run_window)
         counter = state.agent.tailoring_counter
         budget = input_token_budget(settings, sent.request, window=window, model_name=model.name, counter=counter)
-        tailored = tailor_assembly(sent.assembly, strategy_named(settings.strategy, counter), budget)
+        strategy = strategy_named(settings.strategy, counter)
+        if sent.kept is None:
+            tailored = tailor_assembly(sent.assembly, strategy, budget)
+        else:  # a hook changed the messages
+            tailored = strategy.tailor(sent.request.messages, budget)
+            if not len(tailored) and sent.request.messages:
+                tailored.keep_all(sent.request.messages)
         if tailored.overflow is not None:
             logger.warning("token tailoring: %s", tailored.overflow)
         if tailored.kept_original:
@@ -416,7 +429,7 @@ class LLMFlow:
         return replace(
             sent,
             request=sent.request.replace(messages=tailored.messages),
-            kept=tuple(tailored.kept),
+            kept=tuple(tailored.kept if sent.kept is None else (sent.kept[i] if i >= 0 else -1 for i in tailored.kept)),
             tailored=tailored,
         )
 
@@ -456,10 +469,12 @@ def _can_load(specs: Sequence[ToolSpec]) -> bool:
     return any(spec.name == SESSION_LOAD for spec in specs)
 
 
-def _kept_after(request: Request, sent: SentRequest) -> tuple[int, ...]:
-    """Trace changed messages back by identity; what can't be traced is -1."""
-    known = {id(message): i for i, message in enumerate(sent.request.messages)}
-    return tuple(known.get(id(message), -1) for message in request.messages)
+def _kept_after(request: Request, sent: SentRequest) -> tuple[int, ...] | None:
+    """Trace changed messages back by identity; what can't be traced is -1. None when all are as they were."""
+    before = sent.assembly.messages
+    known = {id(message): i for i, message in enumerate(before)}
+    kept = tuple(known.get(id(message), -1) for message in request.messages)
+    return None if kept == tuple(range(len(before))) else kept
 
 
 def _error_response(error: WorkbenchError) -> Response:

@@ -62,6 +62,9 @@ class RunOptions:
     ctx: CallContext = EMPTY_CONTEXT
 
 
+_MAX_ASSEMBLERS = 256  # of sessions not at work now, so that a long-lived runner stays small
+
+
 @dataclass(slots=True, kw_only=True)
 class Runner:
     """Runs one agent over a session service.
@@ -155,15 +158,19 @@ class Runner:
             include_contents=options.include_contents,
             make_event=self.make_event if self.make_event is not None else _with_random_id,
             before_step=self.before_step,
+            store_event=self._process,
             on_request=self.on_request,
         )
 
     def _assembler(self, session: Session, agent: LLMAgent) -> ContentAssembler:
-        """One assembler per session and agent, so that a run goes on where the last one ended."""
+        """One assembler per session and agent, so that a run goes on where the last one ended.
+
+        One that was dropped is made again from the session, with the same requests.
+        """
         key = (session.key, agent.name)
-        assembler = self._assemblers.get(key)
+        assembler = self._assemblers.pop(key, None)
         if assembler is None:
-            assembler = self._assemblers[key] = ContentAssembler(
+            assembler = ContentAssembler(
                 agent.settings,
                 agent.compaction,
                 counter=agent.compaction_counter,
@@ -172,6 +179,9 @@ class Runner:
                 profile=self.profile,
                 sanitize=True,
             )
+        self._assemblers[key] = assembler  # the latest last
+        if len(self._assemblers) > _MAX_ASSEMBLERS:
+            del self._assemblers[next(iter(self._assemblers))]
         return assembler
 
     # --- input ---------------------------------------------------------------------------------------
@@ -247,7 +257,9 @@ class Runner:
             return False
         if response.error is not None and not self.profile.job_after_error_event:
             return False
-        return not (response.is_tool_result and state.agent.settings.sync_summary_intra_run)
+        if not response.is_tool_result:
+            return True
+        return not state.agent.settings.sync_summary_intra_run and not _leaves_calls_open(state.session)
 
     async def _enqueue(self, state: InvocationState, event: Event) -> None:
         try:
@@ -256,6 +268,19 @@ class Runner:
             )
         except Exception as error:  # a summary never breaks a run (SUM-RNR-03)
             logger.warning("summary after event %s failed: %s", event.id, error)
+
+
+def _leaves_calls_open(session: Session) -> bool:
+    """Whether calls of the round that the last event belongs to still wait for their results (SUM-RNR-04)."""
+    answered: set[str] = set()
+    for event in reversed(session.events):
+        response = event.response
+        if response is not None and response.is_tool_call:
+            return any(call.id not in answered for call in event.message.tool_calls)
+        if response is None or not response.is_tool_result:
+            return False
+        answered.update(message.tool_id for message in event.messages)
+    return False
 
 
 def _innermost(state: InvocationState) -> InvocationState:

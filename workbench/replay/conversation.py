@@ -8,11 +8,9 @@ time and delays of WB-RPL-08 and the mapping of WB-REC-04.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -106,9 +104,9 @@ class Script:
         self._delay_ns = max(self._loop.now_ns() - request.message.time_ns, 0)
 
     @property
-    def next_answer(self) -> Event | None:
-        """The recorded answer of the coming call."""
-        return next((step for step in self._steps[self._next :] if is_answer(step)), None)
+    def has_rest(self) -> bool:
+        """Whether something recorded isn't stored yet."""
+        return self._next < len(self._steps)
 
     def make_event(self, event: Event) -> Event:
         """Give an event of the engine the identity of the recorded one it stands for."""
@@ -128,8 +126,14 @@ class Script:
     async def before_step(self, state: InvocationState) -> None:
         """Store what the recording has between two calls, then wait for the call's time (WB-RPL-08)."""
         while self._next < len(self._steps) and not is_answer(self._steps[self._next]):
-            await self.append(state.session, self._steps[self._next])
-            self._next += 1
+            event = self._steps[self._next]
+            if is_tool_round(event):  # one event per call of the round: the engine stores the later ones too
+                await self.tool_results()
+                assert state.store_event is not None
+                await state.store_event(state, self.make_event(event.replace(time_ns=self._loop.now_ns())))
+            else:
+                await self.append(state.session, event)
+                self._next += 1
         if self._next >= len(self._steps):
             state.ended = True
             return
@@ -270,8 +274,7 @@ class ConversationReplay:
         await self._loop.sleep_until(request.inputs[0].time_ns)
         script.begin(request)
         if request.earlier or not request.answers:
-            session = await service.get_session(key)
-            assert session is not None
+            session = await _session(service, key)
             for event in request.inputs if not request.answers else request.earlier:
                 await script.append(session, event)
             if not request.answers:
@@ -282,6 +285,8 @@ class ConversationReplay:
         options = RunOptions(request_id=request.message.request_id or request.id)
         async for _ in runner.run(key.user_id, key.session_id, request.message.message, options):
             pass
+        if script.has_rest:  # what is recorded behind the final answer; a run that failed leaves more
+            await script.append_rest(await _session(service, key))
 
     # --- what is written down ------------------------------------------------------------------------
 
@@ -408,17 +413,6 @@ class ConversationReplay:
         )
 
 
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Let the garbage collector look seldom: it would visit the whole, growing history again and again."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
 def replay_conversation(
     conversation: Conversation,
     config: RunConfig,
@@ -485,6 +479,12 @@ def _check_tree(check: Check) -> dict[str, object]:
     if check.children:
         tree["children"] = [_check_tree(child) for child in check.children]
     return tree
+
+
+async def _session(service: SessionService, key: SessionKey) -> Session:
+    """The session, made anew when it has expired, as the runner does."""
+    session = await service.get_session(key)
+    return session if session is not None else await service.create_session(key.app_name, key.user_id, key.session_id)
 
 
 def _request_texts(request: Request) -> list[str]:

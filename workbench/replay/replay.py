@@ -22,7 +22,7 @@ from workbench.errors import ConfigError, ReplayError, WorkbenchError
 from workbench.recordings import Recordings, load_recordings
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import ConversationTrace, cache_seed_of, replay_conversation
-from workbench.replay.runs import RUNS_FOLDER, Run, RunKey, RunSet, RunWriter
+from workbench.replay.runs import RUNS_FOLDER, Run, RunKey, RunSet, RunWriter, with_unique_ids
 from workbench.replay.sources import source_version, tidy_cassettes
 from workbench.version import __version__
 
@@ -156,13 +156,9 @@ def _write(writers: Sequence[RunWriter], traces: Sequence[Sequence[ConversationT
 def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress) -> Iterator[_Task]:
     """Blocks of conversations that some configuration hasn't got yet."""
     block: list[tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...]]] = []
-    seen_ids: dict[str, int] = {}
     corpus_seeds: list[tuple[str, ...]] = []
     n_events = 0
-    for position, conversation in enumerate(recordings):
-        repeats = seen_ids[conversation.id] = seen_ids.get(conversation.id, 0) + 1
-        if repeats > 1:
-            conversation = conversation.replace(id=f"{conversation.id}~{repeats}")
+    for position, conversation in enumerate(with_unique_ids(recordings)):
         wanted = tuple(position not in writer.done for writer in writers)
         bar.advance(wanted.count(False))
         if any(wanted):

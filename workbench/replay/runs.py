@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ _RUN_COLUMNS = (
     ("facts_json", "VARCHAR"),
     ("trace_version", "INTEGER"),
 )
-_DONE_COLUMNS = (("position", "INTEGER"), ("conversation", "VARCHAR"), ("digest", "VARCHAR"))
+_DONE_COLUMNS = (("position", "INTEGER PRIMARY KEY"), ("conversation", "VARCHAR"), ("digest", "VARCHAR"))
 
 FACT_NAMES = (
     "run_id",
@@ -104,7 +106,14 @@ class RunKey:
     @property
     def run_id(self) -> str:
         """Configuration name and a hash of everything that matters."""
-        parts = [self.config.config_hash, self.data_hash, self.source_version, self.engine_version, TRACE_VERSION]
+        parts = [
+            self.config.label(),
+            self.config.config_hash,
+            self.data_hash,
+            self.source_version,
+            self.engine_version,
+            TRACE_VERSION,
+        ]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         slug = re.sub(r"[^\w.-]+", "-", self.config.label(), flags=re.ASCII).strip("-.")[:40] or "run"
         return f"{slug}-{digest[:12]}"
@@ -127,8 +136,7 @@ class RunWriter:
     def begin(self, *, fresh: bool) -> None:
         """Open what an interrupted run left, or start anew."""
         if fresh:
-            self._remove(self.path)
-            self._remove(self._partial)
+            self._remove(self._partial)  # the finished run stays until the new one takes its place
         if self._partial.exists():
             try:
                 _, rows = duck.read_rows(self._partial, "SELECT position FROM done")
@@ -156,6 +164,15 @@ class RunWriter:
 
     def finish(self) -> None:
         """Add the totals and give the file its final name."""
+        _, finished = duck.read_rows(self._partial, "SELECT count(*) FROM run")
+        if not finished[0][0]:
+            self._add_totals()
+        try:
+            self._partial.replace(self.path)
+        except OSError as error:
+            raise StoreError(f"{self.path}: can't be written: {error.strerror}") from error
+
+    def _add_totals(self) -> None:
         facts = self._facts()
         config = self.key.config
         row = (
@@ -169,10 +186,6 @@ class RunWriter:
             TRACE_VERSION,
         )
         duck.append_rows(self._partial, {"run": [row]})
-        try:
-            self._partial.replace(self.path)
-        except OSError as error:
-            raise StoreError(f"{self.path}: can't be written: {error.strerror}") from error
 
     def _facts(self) -> dict[str, Any]:
         columns, rows = duck.read_rows(self._partial, _TOTALS_SQL)
@@ -273,7 +286,7 @@ class Run:
     def _conversation(self, name: str) -> Conversation:
         if self._conversations is None:
             raise ReplayError("the recordings of this run aren't loaded", hint="replay them again to look at requests")
-        for conversation in self._conversations:
+        for conversation in with_unique_ids(self._conversations):
             if conversation.id == name:
                 return conversation
         known = [conversation.id for conversation in self._conversations]
@@ -328,6 +341,15 @@ class RunSet(Mapping[str, Run]):
         return runs_html(self)
 
 
+def with_unique_ids(conversations: Iterable[Conversation]) -> Iterator[Conversation]:
+    """Conversations as a run names them: the second one with the id `c` is `c~2`."""
+    seen: Counter[str] = Counter()
+    for conversation in conversations:
+        seen[conversation.id] += 1
+        n = seen[conversation.id]
+        yield conversation if n == 1 else conversation.replace(id=f"{conversation.id}~{n}")
+
+
 def finished_runs(folder: str | Path = RUNS_FOLDER) -> list[Path]:
     """Files of the finished runs in a folder, oldest first."""
     found = [path for path in Path(folder).glob("*.duckdb") if not path.name.endswith(".partial.duckdb")]
@@ -352,7 +374,13 @@ def load_runs(folder: str | Path = RUNS_FOLDER, names: Sequence[str] = ()) -> Ru
         for name in names:
             if name not in known:
                 raise ReplayError(f"no run {name!r} in {folder}", hint=nearest_name(name, known))
-        runs = [known[name] for name in names]
+        runs = [known[name] for name in dict.fromkeys(names)]
+        for earlier, run in combinations({run.run_id: run for run in runs}.values(), 2):
+            if earlier.name == run.name:
+                raise ReplayError(
+                    f"runs {earlier.run_id} and {run.run_id} are both of configuration {run.name!r}",
+                    hint="look at them one at a time, or give the configurations names of their own",
+                )
     return RunSet(runs)
 
 

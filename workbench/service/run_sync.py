@@ -14,6 +14,9 @@ T = TypeVar("T")
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine, from code that has no event loop.
 
+    The loop ends with the coroutine: summaries still queued then are run by the service's next use or its
+    `close`; `await service.wait_for_summaries()` inside the coroutine has them at its end.
+
     Raises:
         WorkbenchError: a loop is running already (a notebook, an async program): use `await` there.
     """

@@ -135,7 +135,7 @@ class SessionService(SummaryRuns):
             SessionExistsError: a live session has this id.
             InvalidSessionKeyError: no application or user.
         """
-        key = SessionKey(app_name, user_id, session_id.strip() or str(uuid4()))
+        key = SessionKey(app_name, user_id, session_id if session_id.strip() else str(uuid4()))
         key.check()
         now_ns = self._clock.now_ns()
         session = Session(
@@ -268,7 +268,7 @@ class SessionService(SummaryRuns):
         if await self.store.load(request.key, now_ns=now_ns, newest_events=1) is None:
             raise EventWindowAnchorNotFoundError(f"event {request.anchor_event_id!r} isn't in the session")
         events = await self.store.list_events(request.key, now_ns=now_ns)
-        return event_window(events, request, first_choice_only=self.profile.reference_quirks)
+        return event_window(events, request, first_choice_only=self.profile.search_first_choice_only)
 
     async def search_events(
         self, request: EventSearchRequest, *, ctx: CallContext = EMPTY_CONTEXT
@@ -287,7 +287,7 @@ class SessionService(SummaryRuns):
                         session.key,
                         event,
                         session_created_ns=session.created_ns,
-                        first_choice_only=self.profile.reference_quirks,
+                        first_choice_only=self.profile.search_first_choice_only,
                     )
                 )
         if self._embedder is None:
@@ -307,7 +307,7 @@ class SessionService(SummaryRuns):
     async def update_app_state(self, app_name: str, state: State) -> None:
         """Merge keys into the application's state; an `app:` in front is taken off (SUM-SVC-10)."""
         delta = {key.removeprefix(STATE_PREFIX_APP): value for key, value in state.items()}
-        await self.store.update_app_state(app_name, delta, expires_ns=self._expiry(self.settings.app_state_ttl_s))
+        await self.store.update_app_state(app_name, delta, **self._state_times(self.settings.app_state_ttl_s))
 
     async def list_app_state(self, app_name: str) -> State:
         """The application's state."""
@@ -325,7 +325,7 @@ class SessionService(SummaryRuns):
         """
         _refuse_prefixes(state, (STATE_PREFIX_APP, STATE_PREFIX_TEMP), "user state")
         delta = {key.removeprefix(STATE_PREFIX_USER): value for key, value in state.items()}
-        await self.store.update_user_state(user, delta, expires_ns=self._expiry(self.settings.user_state_ttl_s))
+        await self.store.update_user_state(user, delta, **self._state_times(self.settings.user_state_ttl_s))
 
     async def list_user_state(self, user: UserKey) -> State:
         """A user's state."""
@@ -372,19 +372,30 @@ class SessionService(SummaryRuns):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def _state_times(self, ttl_s: float) -> dict[str, int]:
+        return {"expires_ns": self._expiry(ttl_s), "now_ns": self._clock.now_ns()}
+
     def _expiry(self, ttl_s: float) -> int:
         return self._clock.now_ns() + round(ttl_s * NS_PER_S) if ttl_s > 0 else 0
 
     def _start_sweeper(self) -> None:
         settings = self.settings
         has_ttl = settings.session_ttl_s > 0 or settings.app_state_ttl_s > 0 or settings.user_state_ttl_s > 0
-        if has_ttl and settings.cleanup_interval_s > 0 and self._sweeper is None and not self._closed:
+        if (
+            has_ttl
+            and settings.cleanup_interval_s > 0
+            and not self._closed
+            and (self._sweeper is None or self._sweeper.done())
+        ):
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep_forever(), name="session-sweeper")
 
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(self.settings.cleanup_interval_s)
-            await self.store.sweep(now_ns=self._clock.now_ns())
+            try:
+                await self.store.sweep(now_ns=self._clock.now_ns())
+            except Exception:  # the next sweep may succeed
+                logger.exception("expired sessions can't be removed")
 
 
 # --- pieces ------------------------------------------------------------------------------------------

@@ -187,7 +187,9 @@ class SummaryRuns:
         if not is_cancelled and self._workers.offer(live.hash, job):
             return
         if not is_cancelled and not self._closed:
-            logger.warning("summary queue is full: session %s is summarised by its caller", live.id)
+            logger.warning(
+                "summary queue is full or works in another event loop: session %s is summarised by its caller", live.id
+            )
         sync_ctx = context_with_path(ctx, "sync")
         await asyncio.shield(self._with_timeout(self._dispatch(live, filter_key, force, sync_ctx)))
 

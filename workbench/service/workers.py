@@ -32,7 +32,7 @@ class SummaryWorkers:
         if self._closed:
             return False
         loop = asyncio.get_running_loop()
-        if self._loop is None:
+        if self._loop is None or self._loop.is_closed():
             self._start(loop)
         elif self._loop is not loop:
             return False
@@ -43,8 +43,12 @@ class SummaryWorkers:
         return True
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        left = self._queues  # of a loop that was closed before its jobs were done
         self._loop = loop
         self._queues = [asyncio.Queue(self._queue_size) for _ in range(self._n_workers)]
+        for old, new in zip(left, self._queues, strict=False):
+            while not old.empty():
+                new.put_nowait(old.get_nowait())
         self._tasks = [
             loop.create_task(self._work(queue), name=f"summary-worker-{i}") for i, queue in enumerate(self._queues)
         ]
@@ -72,7 +76,10 @@ class SummaryWorkers:
     async def close(self) -> None:
         """Take no more jobs, run what is queued, end the workers; calling it again is harmless."""
         self._closed = True
-        if self._loop is not asyncio.get_running_loop():
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop.is_closed():
+            self._start(loop)
+        if self._loop is not loop:
             self._tasks.clear()  # their loop is gone or elsewhere; they can't be awaited from here
             return
         await self.wait_idle()

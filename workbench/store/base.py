@@ -71,8 +71,8 @@ class SessionStore(Protocol):
         """State shared by an application."""
         ...
 
-    async def update_app_state(self, app_name: str, delta: State, *, expires_ns: int) -> None:
-        """Merge keys into it."""
+    async def update_app_state(self, app_name: str, delta: State, *, expires_ns: int, now_ns: int) -> None:
+        """Merge keys into it, which is empty once it has expired."""
         ...
 
     async def delete_app_state(self, app_name: str, state_key: str) -> None:
@@ -83,8 +83,8 @@ class SessionStore(Protocol):
         """State of one user of an application."""
         ...
 
-    async def update_user_state(self, user: UserKey, delta: State, *, expires_ns: int) -> None:
-        """Merge keys into it."""
+    async def update_user_state(self, user: UserKey, delta: State, *, expires_ns: int, now_ns: int) -> None:
+        """Merge keys into it, which is empty once it has expired."""
         ...
 
     async def delete_user_state(self, user: UserKey, state_key: str) -> None:

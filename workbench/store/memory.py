@@ -132,10 +132,9 @@ class InMemoryStore:
         row = self._app_state.get(app_name)
         return row.visible(now_ns) if row is not None else {}
 
-    async def update_app_state(self, app_name: str, delta: State, *, expires_ns: int) -> None:
-        row = self._app_state.setdefault(app_name, _StateRow())
-        row.values.update(delta)
-        row.expires_ns = expires_ns
+    async def update_app_state(self, app_name: str, delta: State, *, expires_ns: int, now_ns: int) -> None:
+        values = await self.app_state(app_name, now_ns=now_ns)
+        self._app_state[app_name] = _StateRow({**values, **delta}, expires_ns)
 
     async def delete_app_state(self, app_name: str, state_key: str) -> None:
         if app_name in self._app_state:
@@ -145,10 +144,9 @@ class InMemoryStore:
         row = self._user_state.get(user)
         return row.visible(now_ns) if row is not None else {}
 
-    async def update_user_state(self, user: UserKey, delta: State, *, expires_ns: int) -> None:
-        row = self._user_state.setdefault(user, _StateRow())
-        row.values.update(delta)
-        row.expires_ns = expires_ns
+    async def update_user_state(self, user: UserKey, delta: State, *, expires_ns: int, now_ns: int) -> None:
+        values = await self.user_state(user, now_ns=now_ns)
+        self._user_state[user] = _StateRow({**values, **delta}, expires_ns)
 
     async def delete_user_state(self, user: UserKey, state_key: str) -> None:
         if user in self._user_state:
