@@ -10,12 +10,15 @@ import pytest
 
 from tests.agent.helpers import KEY, agent_of, calls, recorder, run, runner_of
 from tests.service.helpers import say, service_of, session_with, summary_model
+from workbench.agent import runner as runner_module
+from workbench.agent.flow import InvocationState, SentRequest
 from workbench.agent.sub_agents import AgentTool
-from workbench.agent.tools import FunctionTool
+from workbench.agent.tools import FunctionTool, ToolRound
 from workbench.errors import ConfigError, ModelError
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
-from workbench.model.types import Message, ResponseError
+from workbench.model.types import Message, Request, ResponseError, response_of
 from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07
+from workbench.session.types import Event
 from workbench.summary.context import request_start_from_context, run_model_from_context
 from workbench.summary.summarizer import Summarizer
 
@@ -327,5 +330,96 @@ def test_a_model_that_fails_ends_the_run_with_one_error_event() -> None:
         assert events[-1].response.error is not None
         assert "refused" in events[-1].message.content
         assert isinstance(ModelError("x"), Exception)
+
+    asyncio.run(main())
+
+
+def test_no_job_follows_a_result_while_other_calls_of_its_round_wait() -> None:
+    """SUM-RNR-04, ASM-RUN-04: one event per call, of which the last completes the round."""
+
+    async def main() -> list[Any]:
+        service = recorder(summary_model())
+        given: list[Event] = []
+
+        async def store_results(state: InvocationState) -> None:
+            if state.n_steps != 1:
+                return
+            for ident in ("t1", "t2"):
+                result = Message(role="tool", content=f"result {ident}", tool_id=ident)
+                event = state.new_event(response_of(result, object="tool.response", done=False))
+                assert state.store_event is not None
+                given.append(await state.store_event(state, event))
+
+        class NoTools:
+            async def execute(self, ctx: Any, calls: Any) -> ToolRound:
+                return ToolRound(())
+
+        agent = agent_of(ScriptedModel([calls("a", "b"), "final"]), tool_executor=NoTools())
+        await run(runner_of(agent, service, before_step=store_results), "question")
+        assert [event.message.tool_id for event in given] == ["t1", "t2"]
+        return service.calls
+
+    assert asyncio.run(main()) == [("enqueue", "app", "result t2"), ("enqueue", "app", "final")]
+
+
+def test_any_exception_of_a_model_ends_the_run_with_one_error_event() -> None:
+    """ASM-RUN-08: models, tools and hooks of others raise what they like."""
+
+    class Broken:
+        name, context_window = "broken", 0
+
+        async def generate(self, ctx: Any, request: Any) -> Any:
+            raise ValueError("boom")
+            yield
+
+    async def main() -> None:
+        service = service_of()
+        events = await run(runner_of(agent_of(Broken()), service), "question")
+        assert events[-1].message.content == "type: flow_error, message: ValueError: boom"
+        assert (await service.list_events(KEY))[-1].id == events[-1].id
+
+    asyncio.run(main())
+
+
+def test_a_hook_that_changes_messages_leaves_tailoring_on() -> None:
+    """ASM-CHAIN-02, ASM-TLR-01: tailoring comes after the hooks, as the last resort."""
+
+    async def same(ctx: Any, request: Request) -> Request:
+        return request.replace(messages=(*request.messages,))
+
+    async def one_more(ctx: Any, request: Request) -> Request:
+        return request.replace(messages=(Message(role="system", content="extra"), *request.messages))
+
+    async def sizes(*hooks: Any) -> list[int]:
+        model = ScriptedModel([f"answer {i}" for i in range(6)])
+        sent: list[SentRequest] = []
+        tailoring = {"enabled": True, "max_input_tokens": 40}
+        runner = runner_of(agent_of(model, tailoring=tailoring, before_model=hooks), on_request=sent.append)
+        for i in range(6):
+            await run(runner, f"question {i} " + "word " * 20)
+        for request in sent:
+            for place, message in zip(request.kept or (), request.request.messages, strict=False):
+                assert place == -1 or request.assembly.messages[place] is message
+        return [len(request.request.messages) for request in sent]
+
+    plain = asyncio.run(sizes())
+    assert plain[-1] < 5, "the budget holds few messages"
+    assert asyncio.run(sizes(same)) == plain
+    assert max(asyncio.run(sizes(one_more))) <= max(plain) + 1
+
+
+def test_a_runner_keeps_the_assembly_state_of_few_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "_MAX_ASSEMBLERS", 2)
+
+    async def main() -> None:
+        model = ScriptedModel([f"answer {i}" for i in range(8)])
+        runner = runner_of(agent_of(model))
+        sent: list[SentRequest] = []
+        runner.on_request = sent.append
+        for session_id in ("a", "b", "c", "d", "a"):
+            async for _ in runner.run("user", session_id, "hello"):
+                pass
+        assert len(runner._assemblers) == 2
+        assert [m.content for m in sent[-1].request.messages] == ["hello", "answer 0", "hello"]
 
     asyncio.run(main())

@@ -233,3 +233,58 @@ def test_a_killed_replay_resumes_and_ends_with_the_same_trace(
 def test_a_conversation_id_that_occurs_twice_gets_a_number(recorded: Callable[..., Recordings], tmp_path: Path) -> None:
     run = replay(recorded(chat(2), chat(3, tools=False)), config(name="a"), runs=tmp_path, progress=False)["a"]
     assert [row["conversation"] for row in run.rows("conversations")] == ["c1", "c1~2"]
+
+
+def test_what_is_recorded_behind_the_last_answer_is_seen_by_the_next_call(recorded: Callable[..., Recordings]) -> None:
+    """WB-RPL-02: a note after an answer belongs to the history."""
+    conversation = {
+        "id": "c",
+        "messages": [
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": "hi"},
+            {"role": "system", "content": "note: the customer is a member"},
+            {"role": "user", "content": "again"},
+            {"role": "assistant", "content": "yes"},
+        ],
+    }
+    sent: list[SentRequest] = []
+    (loaded,) = recorded(conversation).load()
+    replay_conversation(loaded, config(), on_sent=lambda facts, request: sent.append(request))
+    note = "note: the customer is a member"
+    assert [m.content for m in sent[1].request.messages] == ["hello", "hi", note, "again"]
+
+
+def test_a_fresh_replay_that_fails_leaves_the_finished_run(
+    recorded: Callable[..., Recordings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """WB-RPL-10."""
+    recordings = recorded(chat(2))
+    (run,) = replay(recordings, [config(name="a")], runs=tmp_path / "runs").values()
+    facts = run.facts
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise ReplayError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("workbench.replay.replay.replay_conversation", fail)
+        with pytest.raises(ReplayError, match="broken"):
+            replay(recordings, [config(name="a")], runs=tmp_path / "runs", fresh=True)
+    assert load_runs(tmp_path / "runs")["a"].facts == facts
+
+
+def test_equal_configurations_of_two_names_are_two_runs(recorded: Callable[..., Recordings], tmp_path: Path) -> None:
+    recordings = recorded(chat(1))
+    first = replay(recordings, [config(name="基线")], runs=tmp_path / "runs")
+    second = replay(recordings, [config(name="调整"), config(name="x y"), config(name="x-y")], runs=tmp_path / "runs")
+    assert list(first) == ["基线"]
+    assert list(second) == ["调整", "x y", "x-y"]
+    assert len(load_runs(tmp_path / "runs")) == 4
+
+
+def test_a_session_that_expired_between_two_requests_is_made_anew(recorded: Callable[..., Recordings]) -> None:
+    (loaded,) = recorded(chat(3)).load()
+    columns = TABLES["calls"].column_names
+    trace = replay_conversation(loaded, config(service={"session_ttl_s": 20.0}))
+    rows = [dict(zip(columns, row, strict=True)) for row in trace.rows["calls"]]
+    assert len(rows) == 6
+    assert rows[0]["history_tokens"] == rows[2]["history_tokens"]

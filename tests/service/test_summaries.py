@@ -18,6 +18,7 @@ from workbench.clock import FixedClock
 from workbench.errors import SessionError, SessionNotFoundError, SummaryError
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
 from workbench.model.types import Message, Request
+from workbench.service.run_sync import run_sync
 from workbench.service.summaries import SummaryAttempt, SummaryCheck, observe_request_gap
 from workbench.session.types import Session, SessionKey, Summary, SummaryBoundary
 from workbench.summary.context import (
@@ -433,6 +434,26 @@ def test_a_job_that_takes_too_long_is_a_warning_and_the_worker_goes_on(caplog: p
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
     assert any("took longer than 0.02 s" in record.message for record in caplog.records)
+
+
+def test_jobs_whose_event_loop_ended_are_run_by_the_next_use() -> None:
+    """SUM-ASY-07: a script may call `run_sync` several times."""
+    model = summary_model(ScriptedAnswer(never_answers=True), ScriptedAnswer(content="second"))
+    service = service_of(model, settings={"async_summary_num": 1})
+
+    async def first() -> Any:
+        session = await session_with(service, say(1), session_id="s")
+        other = await session_with(service, say(1), session_id="other")
+        await service.enqueue_summary_job(session)
+        await service.enqueue_summary_job(other)
+        return session, other  # the loop ends while the worker waits for the first answer
+
+    session, other = run_sync(first())
+    assert not session.summaries
+    assert not other.summaries
+    run_sync(service.close())
+    assert not session.summaries, "the cancelled one left everything as it was"
+    assert other.summaries[""].summary == "second"
 
 
 def test_leaving_the_services_block_drains_the_queue() -> None:

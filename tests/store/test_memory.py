@@ -60,3 +60,18 @@ def test_the_service_asks_a_store_for_the_protocol_only() -> None:
     used = asyncio.run(main())
     assert used <= PROTOCOL
     assert len(used) > 12
+
+
+def test_writing_state_does_not_bring_back_what_has_expired() -> None:
+    """SUM-STO-07."""
+
+    async def main() -> None:
+        store, user = InMemoryStore(), UserKey("app", "user")
+        await store.update_app_state("app", {"old": b"1"}, expires_ns=10, now_ns=0)
+        await store.update_user_state(user, {"old": b"1"}, expires_ns=10, now_ns=0)
+        await store.update_app_state("app", {"new": b"2"}, expires_ns=30, now_ns=20)
+        await store.update_user_state(user, {"new": b"2"}, expires_ns=30, now_ns=20)
+        assert await store.app_state("app", now_ns=20) == {"new": b"2"}
+        assert await store.user_state(user, now_ns=20) == {"new": b"2"}
+
+    asyncio.run(main())
