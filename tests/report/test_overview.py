@@ -106,7 +106,7 @@ def test_smaller_prompts_that_cost_more_are_called_that():
 
 def test_equal_configurations_make_no_difference_and_the_baseline_is_kept():
     view = overview(pair())
-    assert view.heading == "It makes no difference: all 2 configurations need 1,000 net tokens"
+    assert view.heading == "It makes no difference: both configurations need 1,000 net tokens"
     assert view.recommended == "no summary"
 
 

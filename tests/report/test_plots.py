@@ -21,6 +21,7 @@ from workbench.replay.trace import BREAK_CAUSES
 from workbench.report import firing_map, prefix_reuse, tokens_per_call, trigger_value
 from workbench.report.fonts import drawable
 from workbench.report.labels import number
+from workbench.report.overview import settings_of
 from workbench.report.palette import DARK, LIGHT
 from workbench.report.plots.firing import MAX_ROWS, firing_grid
 from workbench.report.plots.prefix import _look
@@ -339,7 +340,9 @@ def test_the_map_marks_every_firing():
 
 
 def test_the_title_counts_calls_between_firings_and_who_never_fires():
-    assert once(firing_map, USER).finding == f"“{USER.name}” fires every 6 to 10 calls; 1 of 7 never fires"
+    assert (
+        once(firing_map, USER).finding == f"“{USER.name}” fires every 6 to 10 calls; 1 of 7 conversations never fires"
+    )
     assert once(firing_map, NONE).finding == "“no summary” never checks a trigger: nothing here could fire"
     quiet = changed(TODAY, "checks", lambda row: {"fired": False, "threshold": 10.0 * THRESHOLD})
     assert "never fires in 7 conversations; the fullest reaches" in firing_map(quiet).finding
@@ -461,3 +464,12 @@ def test_the_title_is_the_finding_and_never_empty(draw, runs):
     title = figure.texts[0].get_text().replace("\n", "")
     assert title
     assert title.replace(" ", "") == drawable(figure.finding).replace(" ", "")
+
+
+def test_the_trigger_figure_names_the_counter_of_the_trigger_not_that_of_the_bill():
+    run = replace(USER, config={**settings_of(USER), "counter": {"kind": "runes", "runes_per_token": 1.3}})
+    source = " ".join(text.get_text() for text in trigger_value(run).findobj(Text))
+    assert "tokens counted with 1.3 characters per token" in source
+    assert "o200k" not in source
+    exact = replace(USER, config={**settings_of(USER), "counter": {"kind": "tiktoken", "encoding": "cl100k_base"}})
+    assert "tokens counted with cl100k_base" in " ".join(t.get_text() for t in trigger_value(exact).findobj(Text))

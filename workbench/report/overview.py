@@ -341,9 +341,8 @@ def _heading(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | N
         return _heading_without_choice(ordered[0])
     runner_up = next((run for run in ordered if run is not best and net_tokens(run) is not None), None)
     if all(net_tokens(run) == net_tokens(best) for run in ordered):
-        return (
-            f"It makes no difference: all {len(ordered)} configurations need {number(net_tokens(best) or 0)} net tokens"
-        )
+        group = "both" if len(ordered) == 2 else f"all {len(ordered)}"
+        return f"It makes no difference: {group} configurations need {number(net_tokens(best) or 0)} net tokens"
     behind = _behind(best, runner_up)
     if best is baseline:
         return f"Do without summaries: {quoted(best.name)} needs the fewest net tokens{behind}"

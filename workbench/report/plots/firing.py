@@ -153,12 +153,14 @@ def firing_finding(run: RunLike) -> str:
         nearest = checks["fullness"].max()
         near = "" if pd.isna(nearest) else f"; the fullest reaches {nearest:.0%} of its threshold".replace("%", " %")
         return f"{quoted(run.name)} never fires in {counted(total, 'conversation')}{near}"
-    silent = "" if not never else f"; {never} of {total} never {'fires' if never == 1 else 'fire'}"
+    silent = "" if not never else f"; {never} of {total} conversations never {'fires' if never == 1 else 'fire'}"
     gaps = [median(b - a for a, b in pairwise(calls)) for calls in hits if len(calls) > 1]
     if not gaps:
         return f"No conversation fires more than once in {quoted(run.name)}: {len(hits)} of {total} fire"
     low, high = round(min(gaps)), round(max(gaps))
-    every = f"{counted(high, 'call')}" if low == high else f"{low} to {high} calls"
+    if high <= 1:
+        return f"{quoted(run.name)} fires at almost every call{silent}"
+    every = f"{high} calls" if low == high else f"{low} to {high} calls"
     return f"{quoted(run.name)} fires every {every}{silent}"
 
 

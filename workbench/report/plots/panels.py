@@ -5,7 +5,7 @@ In: a run set. Out: data frames per configuration and the words that stand under
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 from workbench.errors import ConfigError, nearest_name
 from workbench.report.frames import RunLike, Runs, each_run, frame
 from workbench.report.labels import counted, listed, quoted, shorten
-from workbench.report.overview import billing_counter
+from workbench.report.overview import billing_counter, settings_of
 from workbench.report.plots.style import Floats
 
 _SOURCE_NAME_WIDTH = 48
@@ -80,10 +80,25 @@ def floats(table: pd.DataFrame, *columns: str) -> Floats:
     return np.asarray(total, dtype=np.float64)
 
 
-def source_line(conversation: str, panels: Iterable[Panel], *remarks: str) -> str:
+def trigger_counter(run: RunLike) -> str | None:
+    """The counter that the engine's triggers measure with, in words."""
+    counter = settings_of(run).get("counter")
+    if not isinstance(counter, Mapping):
+        return None
+    if counter.get("kind") == "tiktoken":
+        return str(counter.get("encoding"))
+    return f"{counter.get('runes_per_token', 0):g} characters per token"
+
+
+def source_line(
+    conversation: str,
+    panels: Iterable[Panel],
+    *remarks: str,
+    counter: Callable[[RunLike], str | None] = billing_counter,
+) -> str:
     """Recording, calls, remarks, profile and counter: the line below a figure."""
     panels = list(panels)
-    counters = dict.fromkeys(filter(None, (billing_counter(panel.run) for panel in panels)))
+    counters = dict.fromkeys(filter(None, (counter(panel.run) for panel in panels)))
     profiles = dict.fromkeys(str(p) for panel in panels if (p := panel.run.facts.get("profile")))
     calls = max((len(panel.calls) for panel in panels), default=0)
     parts = [shorten(conversation, _SOURCE_NAME_WIDTH) or "no conversation", counted(calls, "call"), *remarks]

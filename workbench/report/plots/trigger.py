@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter
 from workbench.report.frames import RunLike, Runs
 from workbench.report.labels import counted, listed, number, percent, quoted, shorten
 from workbench.report.palette import Theme, theme_named
-from workbench.report.plots.panels import Panel, floats, panels_of, source_line
+from workbench.report.plots.panels import Panel, floats, panels_of, source_line, trigger_counter
 from workbench.report.plots.style import (
     LEAST_CALLS,
     Floats,
@@ -72,7 +72,7 @@ def trigger_value(runs: Runs | RunLike, conversation: str | None = None, *, them
         figure = new_figure(
             palette,
             title=trigger_finding(panels),
-            source=source_line(shown, panels, *remarks),
+            source=source_line(shown, panels, *remarks, counter=trigger_counter),
             width_inches=_WIDTH,
             axes_height_inches=_SINGLE_HEIGHT if rows == 1 else _ROW_HEIGHT * rows,
         )
@@ -159,7 +159,8 @@ def _rhythm(panel: Panel) -> str:
     gaps = [later - earlier for earlier, later in pairwise(calls)]
     middle = round(median(gaps))
     if middle <= 1:
-        return "fires at every call" if max(gaps) <= 1 else "fires at almost every call"
+        n_calls = len(panel.calls)
+        return "fires at every call" if len(calls) >= n_calls else f"fires after {len(calls)} of {n_calls} calls"
     return f"fires every {middle} calls" if min(gaps) == max(gaps) else f"fires about every {middle} calls"
 
 
