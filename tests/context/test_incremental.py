@@ -197,3 +197,24 @@ def test_a_session_read_again_goes_on_where_it_was():
     assert (stream.end, stream.first, stream.shift, stream.generation) == (9, 3, 0, 1)
     stream.sync(session(event(1, say("another"))))
     assert (stream.end, stream.generation) == (1, 2)
+
+
+@given(st.integers(0, 10**6))
+def test_a_request_in_pieces_is_the_request_as_a_whole(seed):
+    """ASM-CACHE-06: also after later requests were assembled from the same lanes."""
+    rng = random.Random(seed)
+    assembler = ContentAssembler(*random_settings(rng), counter=SimpleTokenCounter())
+    lazy = [one.request(BASE) for one in replay(assembler, dialogue(rng.randint(1, 6)))]
+    for request in lazy:
+        n = rng.randint(0, request.n_messages)
+        part = request.messages_from(n)
+        places = [request.message_at(i) for i in range(request.n_messages)]
+        whole = BASE.replace(messages=request.messages)
+        assert part == list(request.messages[n:])
+        assert places == list(request.messages)
+        assert request == whole
+        assert whole == request
+        assert request.replace(tools=()) == whole.replace(tools=())
+        assert request.replace(messages=()) == BASE.replace(messages=())
+        with pytest.raises(IndexError):
+            request.message_at(request.n_messages)

@@ -271,6 +271,13 @@ def test_the_budget_is_kept_or_the_overflow_says_so(messages, max_tokens, name):
     assert tailored(messages, max_tokens, name).messages == sent.messages
 
 
+@given(MESSAGES, st.integers(0, 60), st.sampled_from(sorted(STRATEGIES)))
+def test_tailoring_knows_whether_it_changed_anything(messages, max_tokens, name):
+    """ASM-VIEW-02: only a change unbinds the view."""
+    sent = tailored(messages, max_tokens, name)
+    assert sent.is_unchanged == (list(sent.messages) == messages)
+
+
 def test_each_message_is_counted_once():
     """ASM-TLR-05."""
 

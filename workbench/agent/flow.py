@@ -284,7 +284,7 @@ class LLMFlow:
         state.bind_view(sent, bound=sent.kept is None)
         if state.on_request is not None:
             state.on_request(sent)
-        if not sent.request.messages:
+        if not sent.request.n_messages:
             raise ModelError("the request has no message", model=state.model.name, hint="check filters and budget")
         async for response in state.model.generate(state.ctx, sent.request):
             event = state.new_event(response)
@@ -378,7 +378,7 @@ class LLMFlow:
         if agent.post_tool_guidance and base.tools:
             assembly = assembly.with_system_suffix(agent.post_tool_guidance)
         return SentRequest(
-            request=base.replace(messages=assembly.messages),
+            request=assembly.request(base),
             assembly=assembly,
             kept=None,
             tailored=None,
@@ -422,10 +422,9 @@ class LLMFlow:
                 tailored.keep_all(sent.request.messages)
         if tailored.overflow is not None:
             logger.warning("token tailoring: %s", tailored.overflow)
-        if tailored.kept_original:
+        if tailored.is_unchanged:
             return replace(sent, tailored=tailored)
-        if tailored.messages != sent.request.messages:
-            state.set_fork_parent(None)
+        state.set_fork_parent(None)
         return replace(
             sent,
             request=sent.request.replace(messages=tailored.messages),

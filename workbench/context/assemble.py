@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 from workbench.context.compact import (
     PASS_OVERSIZED,
@@ -117,9 +117,13 @@ class Assembly:
     _messages: tuple[Message, ...] | None = None
     _kinds: tuple[str, ...] | None = None
     _positions: tuple[int, ...] | None = None
+    _n_messages: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._n_messages = sum([stop - start for _, start, stop in self.pieces])
 
     def __len__(self) -> int:
-        return sum(stop - start for _, start, stop in self.pieces)
+        return self._n_messages
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -130,6 +134,32 @@ class Assembly:
                 out += lane.messages[start:stop]
             self._messages = tuple(out)
         return self._messages
+
+    def messages_from(self, index: int) -> list[Message]:
+        """The messages from `index` on, without making those in front."""
+        out: list[Message] = []
+        start_of_piece = len(self)
+        for lane, start, stop in reversed(self.pieces):
+            start_of_piece -= stop - start
+            out[:0] = lane.messages[start + max(index - start_of_piece, 0) : stop]
+            if start_of_piece <= index:
+                break
+        return out
+
+    def message_at(self, index: int) -> Message:
+        """One message, without making the others."""
+        start_of_piece = len(self)
+        if not 0 <= index < start_of_piece:
+            raise IndexError(index)
+        for lane, start, stop in reversed(self.pieces):
+            start_of_piece -= stop - start
+            if start_of_piece <= index:
+                break
+        return lane.messages[start + index - start_of_piece]
+
+    def request(self, base: Request) -> Request:
+        """`base` with these messages, which are put together when somebody reads them."""
+        return AssembledRequest(base, self)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -160,8 +190,12 @@ class Assembly:
 
     def rewrite_at(self, index: int) -> Rewrite | None:
         """What compaction did to one message; None when it left it alone."""
-        rewrite = self.passes.get(id(self.messages[index]))
-        return rewrite if rewrite is not None and rewrite.message is self.messages[index] else None
+        return self.rewrite_of(self.message_at(index))
+
+    def rewrite_of(self, message: Message) -> Rewrite | None:
+        """The rewrite that made this very message; None for one that stands as stored."""
+        rewrite = self.passes.get(id(message))
+        return rewrite if rewrite is not None and rewrite.message is message else None
 
     @property
     def has_resume_tail(self) -> bool:
@@ -222,6 +256,55 @@ class Assembly:
         elif summary is not None and summary.message_index == suffixed:
             summary = replace(summary, content_without=behind(summary.content_without, text))
         return replace(self, pieces=pieces, summary=summary, _messages=None, _kinds=None, _positions=None)
+
+
+class AssembledRequest(Request):
+    """A request whose messages still lie in the lanes of its assembly.
+
+    A call sends nearly what the call before sent, so whoever looks only at the new messages shouldn't pay for all
+    of them; who reads `messages` gets the same tuple as from any request.
+    """
+
+    __slots__ = ("_assembly",)
+
+    _assembly: Assembly
+
+    def __init__(self, base: Request, assembly: Assembly) -> None:
+        for name in _OWN_FIELDS:
+            object.__setattr__(self, name, getattr(base, name))
+        object.__setattr__(self, "_assembly", assembly)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return self._assembly.messages
+
+    @property
+    def n_messages(self) -> int:
+        return len(self._assembly)
+
+    def message_at(self, index: int) -> Message:
+        return self._assembly.message_at(index)
+
+    def messages_from(self, index: int) -> list[Message]:
+        return self._assembly.messages_from(index)
+
+    def replace(self, **changes: Any) -> Request:
+        own = {name: getattr(self, name) for name in _OWN_FIELDS}
+        if "messages" not in changes:
+            own["messages"] = self.messages
+        return Request(**{**own, **changes})
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Request):
+            return NotImplemented
+        return self.messages == other.messages and all(
+            getattr(self, name) == getattr(other, name) for name in _OWN_FIELDS
+        )
+
+    __hash__ = Request.__hash__
+
+
+_OWN_FIELDS = tuple(field.name for field in fields(Request) if field.name != "messages")
 
 
 def assemble_content(

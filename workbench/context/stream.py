@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from workbench.context.compact import unit_key
 from workbench.session.rounds import call_ids, result_ids
+from workbench.session.shared_log import SharedLog
 from workbench.session.types import Event, Session
 
 
@@ -32,6 +33,8 @@ class EventStream:
     generation: int = 0
     """Grows when positions lose their meaning."""
     _session: Session | None = None
+    _log: SharedLog[Event] = field(default_factory=SharedLog)
+    """What the session showed the last time."""
     _ids: dict[str, int] = field(default_factory=dict)
     _seen_keys: set[str] = field(default_factory=set)
     _invocations: dict[str, int] = field(default_factory=dict)
@@ -46,7 +49,7 @@ class EventStream:
         """Take in what the session has now."""
         if not (self._continues(session) if session is self._session else self._aligns(session)):
             self._restart(session)
-        self._session = session
+        self._session, self._log = session, session.events.copy()
         self.first = session.first_position - self.shift
         for event in session.events[self.end - self.first :]:
             self._append(event)
@@ -65,7 +68,9 @@ class EventStream:
             return False
         start = self._ids.get(session.events[0].id, -1) if session.events[0].id else -1
         known = self.end - start
-        if start < self.first or known > len(session.events) or session.events[:known] != self.events[start:]:
+        if start < self.first or known > len(session.events):
+            return False
+        if not session.events.continues(self._log) and session.events[:known] != self.events[start:]:
             return False
         self.shift = session.first_position - start
         return True

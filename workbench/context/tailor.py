@@ -136,6 +136,8 @@ class Measure:
     """Tokens of the first i survivors."""
     valid_users: list[int] = field(default_factory=list)
     """Which survivors are user messages."""
+    valid_changed: list[int] = field(default_factory=list)
+    """Which survivors needed another form."""
     users: list[int] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     """User messages whose previous message in the lane, system ones aside, isn't a user's."""
@@ -153,6 +155,8 @@ class Measure:
             if form is not None:
                 if form.role == USER:
                     self.valid_users.append(len(self.valid))
+                if form is not message:
+                    self.valid_changed.append(len(self.valid))
                 self.valid.append(form)
                 self.valid_sources.append(i)
                 n_tokens = tokens if form is message else self.memo.tokens_or_estimate(form)
@@ -332,6 +336,8 @@ class Tailored:
     """Set when even the smallest context is over the budget; the messages are that context (ASM-TLR-11)."""
     kept_original: bool = False
     """There was nothing left to send, so the messages are those that came (ASM-TLR-12)."""
+    n_before: int = 0
+    """How many messages came."""
     parts: tuple[tuple[Measure, int, int, int], ...] = ()
     """(measure, first survivor, end, index of the lane's first message in the request) in order."""
     _messages: tuple[Message, ...] | None = None
@@ -358,6 +364,15 @@ class Tailored:
                 source + offset for measure, a, b, offset in self.parts for source in measure.valid_sources[a:b]
             )
         return self._kept
+
+    @property
+    def is_unchanged(self) -> bool:
+        """What goes is what came."""
+        if self.kept_original:
+            return True
+        return len(self) == self.n_before and not any(
+            _count_between(measure.valid_changed, a, b) for measure, a, b, _ in self.parts
+        )
 
     def keep_all(self, messages: tuple[Message, ...]) -> None:
         """Send what came after all."""
@@ -394,7 +409,7 @@ class _BlockStrategy:
 
     def _tailor(self, pieces: Sequence[Piece], max_tokens: int) -> Tailored:
         layout = _lay_out(pieces, self.memo)
-        result = Tailored(max_tokens, layout.total_tokens, layout.total_tokens)
+        result = Tailored(max_tokens, layout.total_tokens, layout.total_tokens, n_before=layout.n_messages)
         if layout.total_tokens <= max_tokens:
             _take(result, layout.head + layout.stretches)
             return result

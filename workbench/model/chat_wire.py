@@ -202,6 +202,60 @@ class WholeAnswer:
         return _whole_response(drafts, _Head.of(raw), usage_of(raw.get("usage")), self._faults)
 
 
+class StreamedChoices:
+    """The choices of an answer as its chunks arrive."""
+
+    def __init__(self) -> None:
+        self._drafts: dict[int, _Draft] = {}
+        self._head = _Head()
+        self.usage: Usage | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Every choice has said why it ends."""
+        return bool(self._drafts) and all(draft.finish_reason for draft in self._drafts.values())
+
+    @property
+    def n_chars(self) -> int:
+        """Characters of the answer so far."""
+        return sum(draft.n_chars for draft in self._drafts.values())
+
+    def add(self, chunk: Mapping[str, Any]) -> list[Response]:
+        """Take a chunk in; its texts as partial responses."""
+        self._head = self._head.or_from(chunk)
+        if chunk.get("usage") is not None:
+            self.usage = usage_of(chunk["usage"])
+        pieces = []
+        for choice in _list(chunk.get("choices")):
+            if not isinstance(choice, dict):
+                continue
+            index = _index(choice.get("index")) or 0
+            draft = self._drafts.setdefault(index, _Draft())
+            message = draft.add(_dict(choice.get("delta")))
+            draft.finish_reason = _text(choice.get("finish_reason")) or draft.finish_reason
+            if message.has_payload:
+                delta = Choice(delta=message, index=index)
+                pieces.append(self._head.response(choices=(delta,), is_partial=True, done=False))
+        return pieces
+
+    def response(self) -> Response:
+        """All choices so far as one whole response."""
+        drafts = [draft for _, draft in sorted(self._drafts.items())]
+        choices = tuple(
+            Choice(draft.message(), index=i, finish_reason=draft.finish_reason) for i, draft in enumerate(drafts)
+        )
+        return self._head.response(choices=choices, usage=self.usage)
+
+    def checked_response(self, faults: Faults) -> Response:
+        """The whole response of an answer that is one.
+
+        Raises:
+            ModelError: it's empty, filtered or broken.
+        """
+        drafts = [draft for _, draft in sorted(self._drafts.items())]
+        return _whole_response(drafts, self._head, self.usage, faults)
+
+
 class StreamedAnswer:
     """Reads a stream of server-sent events, split by CR and LF only: U+2028 may stand inside JSON (M18)."""
 
@@ -210,19 +264,17 @@ class StreamedAnswer:
         self._line = bytearray()
         self._after_cr = False
         self._data: list[str] = []
-        self._drafts: dict[int, _Draft] = {}
-        self._head = _Head()
-        self._usage: Usage | None = None
+        self._choices = StreamedChoices()
         self.is_done = False
 
     @property
     def is_complete(self) -> bool:
-        return bool(self._drafts) and all(draft.finish_reason for draft in self._drafts.values())
+        return self._choices.is_complete
 
     @property
     def n_chars(self) -> int:
         """Characters of the answer so far."""
-        return sum(draft.n_chars for draft in self._drafts.values())
+        return self._choices.n_chars
 
     def feed(self, data: bytes) -> Iterator[Response]:
         for line in self._lines(data):
@@ -273,28 +325,14 @@ class StreamedAnswer:
             raise self._faults.stream("has a broken chunk (no object)", self.n_chars)
         if raw.get("error"):
             raise self._faults.from_answer(raw, received_chars=self.n_chars)
-        self._head = self._head.or_from(raw)
-        if raw.get("usage") is not None:
-            self._usage = usage_of(raw["usage"])
-        for choice in _list(raw.get("choices")):
-            if isinstance(choice, dict):
-                yield from self._piece(choice)
-
-    def _piece(self, choice: Mapping[str, Any]) -> Iterator[Response]:
-        index = _index(choice.get("index")) or 0
-        draft = self._drafts.setdefault(index, _Draft())
-        message = draft.add(_dict(choice.get("delta")))
-        draft.finish_reason = _text(choice.get("finish_reason")) or draft.finish_reason
-        if message.has_payload:
-            yield self._head.response(choices=(Choice(delta=message, index=index),), is_partial=True, done=False)
+        yield from self._choices.add(raw)
 
     def finish(self) -> Response:
         if not self.is_done:
             self._end()
         if not self.is_complete:
             raise self._faults.stream("ends without a finish reason", self.n_chars)
-        drafts = [draft for _, draft in sorted(self._drafts.items())]
-        return _whole_response(drafts, self._head, self._usage, self._faults)
+        return self._choices.checked_response(self._faults)
 
     def _end(self) -> None:
         """Take what no line end or blank line follows; some servers leave the last ones out."""

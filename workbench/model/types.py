@@ -214,3 +214,16 @@ class Request:
     def replace(self, **changes: Any) -> Request:
         """A copy with other fields."""
         return replace(self, **changes)
+
+    @property
+    def n_messages(self) -> int:
+        """How many messages there are."""
+        return len(self.messages)
+
+    def message_at(self, index: int) -> Message:
+        """One message."""
+        return self.messages[index]
+
+    def messages_from(self, index: int) -> list[Message]:
+        """The messages from `index` on."""
+        return list(self.messages[index:])

@@ -38,6 +38,7 @@ from workbench.session.types import Event
 FORMAT_NAME = "workbench"
 FORMAT_VERSION = 1
 _START = re.compile(r'\s*\{\s*"type"\s*:\s*"(session|event)"')
+_SESSION_ID = re.compile(r'"session_id"\s*:\s*"([^"\\]+)"')
 _CONVERSATION_TEXTS = ("instruction", "model", "app_name", "user_id")
 
 # --- writing -----------------------------------------------------------------------------------------
@@ -65,12 +66,13 @@ def conversation_lines(conversation: Conversation) -> Iterator[str]:
         head["merged_rows"] = conversation.merged_rows
     if conversation.metadata:
         head["metadata"] = dict(conversation.metadata)
-    yield _line(head)
+    yield json_line(head)
     for event in conversation.events:
-        yield _line({"type": "event", **event_to_json(event)})
+        yield json_line({"type": "event", **event_to_json(event)})
 
 
-def _line(value: Any) -> str:
+def json_line(value: Any) -> str:
+    """One line of a native recording, without its end; halves of surrogate pairs become escapes."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         text.encode("utf-8")
@@ -136,24 +138,50 @@ def _kind(row: Row) -> str:
 
 
 def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
-    """One conversation per session line; a fault anywhere in it costs that conversation only."""
+    """One conversation per session line; a fault anywhere in it costs that conversation only.
+
+    Lines of conversations that were recorded at the same time name theirs; they stay open until the file ends.
+    """
     part: _Part | None = None
+    shared: dict[str, _Part] = {}
     for row in rows:
         if row.bom:
             reading.report("byte-order mark ignored", line=row.line, severity="note")
             if not row.n_bytes:
                 continue
         kind = _kind(row)
-        if kind == "session" and not row.cut:
+        session_id = _session_of(row, kind)
+        if session_id in shared:
+            shared[session_id].take(row, kind)
+        elif kind == "session" and not row.cut:
             if part is not None:
                 yield from part.finished()
             part = _Part(reading, row)
+            if part.is_interleaved:
+                key = str(row.value["id"])
+                if key in shared:
+                    yield from shared.pop(key).finished()
+                shared[key] = part
+                part = None
         elif part is None:
             reading.refuse(row.fault or _stray_fault(row.value), row)
         else:
             part.take(row, kind)
     if part is not None:
         yield from part.finished()
+    for part in shared.values():
+        yield from part.finished()
+
+
+def _session_of(row: Row, kind: str) -> str:
+    """The conversation that an event line names, if it does."""
+    if kind != "event":
+        return ""
+    if row.fault is not None:
+        match = _SESSION_ID.search(row.start)
+        return match[1] if match else ""
+    session_id = row.value.get("session_id", "")
+    return session_id if isinstance(session_id, str) else ""
 
 
 def _stray_fault(value: Any) -> FaultyRecordError:
@@ -188,6 +216,11 @@ class _Part:
                 self._take_head(row)
             except FaultyRecordError as fault:
                 self._lose(fault, row.line)
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Its events stand among those of others, and name it."""
+        return self._head.get("interleaved") is True and bool(self._head.get("id"))
 
     def _take_head(self, row: Row) -> None:
         self._keep_escapes(row)

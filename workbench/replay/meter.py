@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from workbench.agent.flow import SentRequest
 from workbench.call import EMPTY_CONTEXT
 from workbench.context.assemble import Assembly, SummaryInRequest
 from workbench.context.project import KIND_CURRENT, Lane
-from workbench.model.types import SYSTEM, TOOL, Message, ToolSpec, Usage
+from workbench.model.types import SYSTEM, TOOL, Message, Request, ToolSpec, Usage
 from workbench.replay.cache import Prefix, PrefixTree, part_text, tools_text
 from workbench.tokens import LineCounter, TokenCounter
 
@@ -54,6 +55,7 @@ class _Part:
     """A message as it is billed; holds the message, so that its identity stays its own."""
 
     message: Message
+    role: str
     text: str
     tokens: int
     estimate: int
@@ -77,7 +79,7 @@ class CallMeter:
         self._engine = engine
         self._per_message = per_message
         self._per_request = per_request
-        self._messages: tuple[Message, ...] = ()
+        self._previous = Request()
         self._tools: tuple[ToolSpec, ...] = ()
         self._tools_text = ""
         self._parts: dict[int, _Part] = {}
@@ -97,16 +99,16 @@ class CallMeter:
         """The `calls` row of one call."""
         request, assembly = sent.request, sent.assembly
         same_tools = request.tools == self._tools
-        previous = self._messages
+        n_previous = self._previous.n_messages
         n_shared = self._n_shared(sent) if same_tools else 0
         if not same_tools:
             self._tools, self._tools_text = request.tools, tools_text(request.tools)
-        parts = [self._part(message) for message in request.messages[n_shared:]]
+        parts = [self._part(message) for message in request.messages_from(n_shared)]
         prefix = self._observe(n_shared, [part.text for part in parts], same_tools)
         self._extend_sums(n_shared, parts)
-        self._messages = request.messages
+        self._previous = request
 
-        n_messages = len(request.messages)
+        n_messages = request.n_messages
         schema = self._billing.count_text(self._tools_text)
         overhead = self._per_message * n_messages + self._per_request
         summary = self._summary_tokens(sent)
@@ -119,7 +121,7 @@ class CallMeter:
         history = self._all_tokens[-1] - tool_results - system - summary - current
         total = self._all_tokens[-1] + schema + overhead
 
-        cause, part, lost = self._break(sent, prefix, n_shared, same_tools, total, len(previous))
+        cause, part, lost = self._break(sent, prefix, n_shared, same_tools, total, n_previous)
         window = facts.window
         boundary = assembly.summary
         age = None
@@ -168,29 +170,29 @@ class CallMeter:
         """Leading messages in common with the call before; assembly knows most of them already."""
         known = sent.assembly.shared_with_previous if sent.kept is None and self._was_whole else 0
         self._was_whole = sent.kept is None
-        previous, messages = self._messages, sent.request.messages
-        known = min(known, len(previous), len(messages))
-        if known and previous[known - 1] is not messages[known - 1]:
+        previous, request = self._previous, sent.request
+        known = min(known, previous.n_messages, request.n_messages)
+        if known and previous.message_at(known - 1) is not request.message_at(known - 1):
             known = 0
-        return known + shared_messages(previous[known:], messages[known:])
+        return known + shared_messages(previous.messages_from(known), request.messages_from(known))
 
     # --- sums ----------------------------------------------------------------------------------------
 
     def _observe(self, n_shared: int, texts: list[str], same_tools: bool) -> Prefix | None:
-        if same_tools and (self._messages or not self._tools_text):
+        if same_tools and (self._previous.n_messages or not self._tools_text):
             return self.tree.observe(n_shared + (1 if self._tools_text else 0), texts)
         head = [self._tools_text] if self._tools_text else []
         return self.tree.observe(0, [*head, *texts])
 
     def _extend_sums(self, n_shared: int, parts: list[_Part]) -> None:
-        for sums in (self._all_tokens, self._tool_tokens, self._system_tokens, self._estimates):
-            del sums[n_shared + 1 :]
-        for part in parts:
-            role = part.message.role
-            self._all_tokens.append(self._all_tokens[-1] + part.tokens)
-            self._tool_tokens.append(self._tool_tokens[-1] + (part.tokens if role == TOOL else 0))
-            self._system_tokens.append(self._system_tokens[-1] + (part.tokens if role == SYSTEM else 0))
-            self._estimates.append(self._estimates[-1] + part.estimate)
+        """Running sums end with the last request's total; those of the shared messages stay."""
+        for sums, values in (
+            (self._all_tokens, [part.tokens for part in parts]),
+            (self._tool_tokens, [part.tokens if part.role == TOOL else 0 for part in parts]),
+            (self._system_tokens, [part.tokens if part.role == SYSTEM else 0 for part in parts]),
+            (self._estimates, [part.estimate for part in parts]),
+        ):
+            sums[n_shared:] = accumulate(values, initial=sums[n_shared])
 
     def _part(self, message: Message) -> _Part:
         """Text and counts of a message, made once: requests share message objects."""
@@ -199,7 +201,7 @@ class CallMeter:
             text = part_text(message)
             estimate = self._engine.count_tokens(EMPTY_CONTEXT, message)
             tokens = self._billing.count_text(text)
-            part = _Part(message, text, tokens, estimate if isinstance(estimate, int) else 0)
+            part = _Part(message, message.role, text, tokens, estimate if isinstance(estimate, int) else 0)
             self._parts[id(message)] = part
         return part
 
@@ -224,13 +226,13 @@ class CallMeter:
         index = self._index_in_request(sent, summary.message_index)
         if index is None:
             return 0
-        without = replace(sent.request.messages[index], content=summary.content_without)
+        without = replace(sent.request.message_at(index), content=summary.content_without)
         rest = self._billing.count_text(part_text(without)) if summary.content_without else 0
         return self._tokens_at(index) - rest
 
     def _summary_is_system(self, sent: SentRequest) -> bool:
         summary = sent.assembly.summary
-        return summary is not None and sent.assembly.messages[summary.message_index].role == SYSTEM
+        return summary is not None and sent.assembly.message_at(summary.message_index).role == SYSTEM
 
     def _summary_is_current(self, sent: SentRequest) -> bool:
         summary = sent.assembly.summary
@@ -243,7 +245,7 @@ class CallMeter:
         if index is None:
             return 0
         place = self._index_in_request(sent, index)
-        if place is None or sent.request.messages[place].role in (SYSTEM, TOOL):
+        if place is None or sent.request.message_at(place).role in (SYSTEM, TOOL):
             return 0
         self._current_index = place
         return self._tokens_at(place)
@@ -272,7 +274,7 @@ class CallMeter:
         cut = _Cut(
             summary=sent.assembly.summary,
             first_position=_first_position(sent.assembly),
-            n_tailored=len(sent.assembly) - len(sent.request.messages),
+            n_tailored=len(sent.assembly) - sent.request.n_messages,
             resume_tail=any(rule == "resume_tail" for _, rule in sent.assembly.covered_positions_included),
             covered=frozenset(position for position, _ in sent.assembly.covered_positions_included),
         )
@@ -289,8 +291,8 @@ class CallMeter:
         return self._cause(sent, last, cut, n_shared), n_shared + tools_part, lost
 
     def _cause(self, sent: SentRequest, last: _Cut, cut: _Cut, n_shared: int) -> str:
-        messages = sent.request.messages
-        differing = messages[n_shared] if n_shared < len(messages) else None
+        request = sent.request
+        differing = request.message_at(n_shared) if n_shared < request.n_messages else None
         if last.summary != cut.summary and _text(last.summary) != _text(cut.summary):
             if last.summary is None:
                 return "summary_appeared"

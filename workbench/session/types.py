@@ -7,7 +7,7 @@ SUM-DM-05 to -15. Moments are nanoseconds since 1970 (`workbench.clock`), 0 mean
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from workbench.clock import datetime_from_ns
 from workbench.errors import InvalidSessionKeyError
 from workbench.model.types import EMPTY_MESSAGE, Message, Response
+from workbench.session.shared_log import SharedLog
 
 SUMMARY_FILTER_KEY_ALL_CONTENTS = ""
 FILTER_KEY_DELIMITER = "/"
@@ -187,7 +188,7 @@ class EventFold:
             self.seen.append(event)
             self.step(position, event)
 
-    def _agrees(self, first: int, events: list[Event]) -> bool:
+    def _agrees(self, first: int, events: Sequence[Event]) -> bool:
         end_seen = self.start + len(self.seen)
         if not self.start <= first <= end_seen:
             return False
@@ -251,7 +252,7 @@ class Session:
         self.user_id = user_id
         self.id = id
         self.state: State = {} if state is None else state
-        self.events: list[Event] = list(events)
+        self.events: SharedLog[Event] = events.copy() if isinstance(events, SharedLog) else SharedLog(events)
         self.summaries: dict[str, Summary] = {} if summaries is None else summaries
         self.tracks: dict[str, list[Any]] = {} if tracks is None else tracks
         self.created_ns = created_ns
@@ -287,12 +288,13 @@ class Session:
         """Forget the first `n_events`; positions of the others stay."""
         if n_events <= 0:
             return
-        del self.events[:n_events]
+        n_events = min(n_events, len(self.events))
+        self.events.drop_oldest(n_events)
         self.first_position += n_events
 
     def replace_events(self, events: Iterable[Event]) -> None:
         """Put another list in place; all that was derived from the old one is forgotten."""
-        self.events = list(events)
+        self.events = SharedLog(events)
         self.first_position = 0
         self.derived = {}
 

@@ -16,6 +16,7 @@ from workbench.call import CallContext
 from workbench.model.types import ASSISTANT, Message
 from workbench.profiles import SEED, Profile
 from workbench.session.scope import counts_for_full_session, delta_events, event_matches, in_scope
+from workbench.session.shared_log import SharedLog
 from workbench.session.types import (
     Event,
     Session,
@@ -66,7 +67,7 @@ class DeltaSession(Session):
         head: Event | None,
         counts_head: bool,
     ) -> None:
-        self._events: list[Event] | None = None
+        self._events: SharedLog[Event] | None = None
         super().__init__(
             app_name=live.app_name,
             user_id=live.user_id,
@@ -90,15 +91,15 @@ class DeltaSession(Session):
         self._chosen = chosen
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> SharedLog[Event]:
         """Head and delta; built when first read."""
         if self._events is None:
             delta = self._delta() if self._chosen is None else self._chosen
-            self._events = [self.head, *delta] if self.head is not None else delta
+            self._events = SharedLog([self.head, *delta] if self.head is not None else delta)
         return self._events
 
     @events.setter
-    def events(self, events: list[Event]) -> None:
+    def events(self, events: SharedLog[Event]) -> None:
         self._events = events
 
     def _delta(self) -> list[Event]:
