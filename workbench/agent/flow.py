@@ -22,6 +22,7 @@ from workbench.call import EMPTY_CONTEXT, CallContext
 from workbench.clock import Clock
 from workbench.context.assemble import Assembly, Invocation
 from workbench.context.incremental import ContentAssembler
+from workbench.context.preload import MemoryReader, load_memory_block, load_recall_block
 from workbench.context.recall import RecallRun, call_on_demand_tool, on_demand_overview, on_demand_tools
 from workbench.context.recall.tools import SESSION_LOAD, SESSION_SEARCH
 from workbench.context.tailor import (
@@ -104,6 +105,7 @@ class InvocationState:
     injected_context_messages: tuple[Message, ...] = ()
     late_context_messages: tuple[Message, ...] = ()
     include_contents: str = "default"
+    memory_service: MemoryReader | None = None
     make_event: EventMaker = lambda event: event
     before_step: BeforeStep | None = None
     store_event: StoreEvent | None = None
@@ -117,6 +119,8 @@ class InvocationState:
     """What the last request showed, under profiles that summarise that."""
     transfer_to: tuple[LLMAgent, str] | None = None
     """Who shall take over after this step, and with which message."""
+    _memory_block: str = ""
+    _recall_block: str = ""
     _base: tuple[Request, str] | None = field(default=None)
     _invocation: Invocation | None = field(default=None)
     _fork_base: Request | None = field(default=None)
@@ -140,8 +144,30 @@ class InvocationState:
                 include_contents=self.include_contents,
                 can_load_windows=can_load_windows,
                 few_shot=tuple(tuple(example) for example in self.agent.few_shot),
+                memory_block=self._memory_block,
+                recall_block=self._recall_block,
             )
         return self._invocation
+
+    async def preload(self) -> None:
+        """Read memories and events of other sessions, once, so that all requests of the run begin alike."""
+        settings = self.agent.settings
+        if self.memory_service is not None:
+            self._memory_block = await load_memory_block(
+                self.memory_service,
+                self.session,
+                self.message,
+                settings.preload_memory,
+                playbook=settings.preload_memory_playbook,
+            )
+        self._recall_block = await load_recall_block(
+            self.service,
+            self.session,
+            self.message,
+            settings.preload_session_recall,
+            min_score=settings.preload_session_recall_min_score,
+            mode=settings.preload_session_recall_search_mode,
+        )
 
     def base(self) -> tuple[Request, str]:
         """Instruction, tools and generation settings, and the overview of on-demand history; made once a run."""
@@ -216,6 +242,7 @@ class LLMFlow:
 
     async def run(self, state: InvocationState) -> AsyncIterator[Event]:
         """Events of the invocation. An error of a step becomes an error event (ASM-RUN-08)."""
+        await state.preload()
         while not state.ended:
             if state.n_steps and state.agent.settings.sync_summary_intra_run:
                 await self._summarize_intra_run(state)

@@ -22,6 +22,7 @@ from workbench.agent.flow import (
 from workbench.call import EMPTY_CONTEXT, CallContext
 from workbench.clock import Clock, SystemClock
 from workbench.context.incremental import ContentAssembler
+from workbench.context.preload import MemoryReader
 from workbench.errors import ConfigError, SessionExistsError
 from workbench.model.client import Model
 from workbench.model.types import EMPTY_MESSAGE, SYSTEM, USER, Choice, Message, Response, response_of
@@ -72,6 +73,7 @@ class Runner:
     Args:
         app_name: The application; also the filter key of its events unless a run sets one.
         models: Models that a run may choose by name.
+        memory_service: Where an agent's `preload_memory` reads; None preloads no memories.
         make_event: Completes each event (default: a random id where it has none).
         before_step: Awaited before each model step, when all earlier events are stored.
         on_request: Is shown every request exactly as sent.
@@ -81,6 +83,7 @@ class Runner:
     agent: LLMAgent
     session_service: SessionService
     models: dict[str, Model] = field(default_factory=dict)
+    memory_service: MemoryReader | None = None
     clock: Clock = field(default_factory=SystemClock)
     profile: Profile = SEED
     make_event: EventMaker | None = None
@@ -156,6 +159,7 @@ class Runner:
             injected_context_messages=tuple(options.injected_context_messages),
             late_context_messages=tuple(options.late_context_messages),
             include_contents=options.include_contents,
+            memory_service=self.memory_service,
             make_event=self.make_event if self.make_event is not None else _with_random_id,
             before_step=self.before_step,
             store_event=self._process,

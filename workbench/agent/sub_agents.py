@@ -119,6 +119,8 @@ def child_state(
         active=None,
         transfer_to=None,
         view=None,
+        _memory_block="",
+        _recall_block="",
         _base=None,
         _invocation=None,
         _fork_base=None,

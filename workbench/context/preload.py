@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from workbench.clock import datetime_from_ns
 from workbench.model.types import Message
-from workbench.session.recall_types import EventSearchRequest, EventSearchResult, SearchableService
+from workbench.session.recall_types import EventSearchRequest, EventSearchResult, supports_search
 from workbench.session.types import Session, UserKey
 
 logger = logging.getLogger(__name__)
@@ -151,11 +151,11 @@ async def _best_memories(reader: MemoryReader, user: UserKey, query: str, budget
 
 
 async def load_recall_block(
-    service: object, session: Session, message: Message, n_events: int, *, min_score: float = 0.0, mode: str = "hybrid"
+    service: Any, session: Session, message: Message, n_events: int, *, min_score: float = 0.0, mode: str = "hybrid"
 ) -> str:
     """Events of the user's other sessions for a request; empty when the service can't search (ASM-PRE-05)."""
     query = recall_query(message)
-    if n_events <= 0 or not query or not isinstance(service, SearchableService):
+    if n_events <= 0 or not query or not supports_search(service):
         return ""
     if not session.app_name or not session.user_id:
         return ""
