@@ -7,8 +7,22 @@ from datetime import timedelta
 
 import workbench as wb
 from tests.model.fake_server import saying
-from tests.seed.scenes import SESSION, USER, ask, asks_for, fires, prompt_of, run, runner_of, said, spoken
-from tests.seed.scenes import stored, summary_of, talk, with_tools
+from tests.seed.scenes import (
+    SESSION,
+    USER,
+    ask,
+    asks_for,
+    fires,
+    prompt_of,
+    run,
+    runner_of,
+    said,
+    spoken,
+    stored,
+    summary_of,
+    talk,
+    with_tools,
+)
 from workbench.context.settings import AgentSettings
 from workbench.summary.checkers import check_event_threshold, check_time_threshold, check_token_threshold
 
