@@ -64,9 +64,10 @@ notebooks: setup ## run all notebooks and store their outputs
 check-notebooks: setup ## run all notebooks and compare with the stored outputs
 	$(PYTEST) --nbval notebooks || [ $$? -eq 5 ]
 
-readme: setup ## make the README's generated parts and its picture anew
+readme: setup ## make the README's generated parts, its picture and the table of seed examples anew
 	$(BIN)/python tools/make_pictures.py
 	$(BIN)/python tools/option_table.py
+	$(BIN)/python tools/seed_table.py
 
 bench: setup ## measure speed and memory
 	$(BIN)/python bench/run.py

@@ -159,7 +159,13 @@ def threshold_ratio() -> None:
             ContextThreshold(ratio=wrong)
 
 
-@row(2, "WithContextThresholdMinTokens", "ContextThreshold(min_tokens=)", default=2000, config="trigger.context.min_tokens")
+@row(
+    2,
+    "WithContextThresholdMinTokens",
+    "ContextThreshold(min_tokens=)",
+    default=2000,
+    config="trigger.context.min_tokens",
+)
 def threshold_floor() -> None:
     model = wb.ScriptedModel(context_window=1_000_000)
     low = ContextThreshold(ratio=0.001)
@@ -168,7 +174,13 @@ def threshold_floor() -> None:
     assert fires(wb.Summarizer(model, context_threshold=low.replace(min_tokens=0)), text)
 
 
-@row(2, "WithContextThresholdFallbackWindow", "ContextThreshold(fallback_window=)", default=None, config="trigger.context.fallback_window")
+@row(
+    2,
+    "WithContextThresholdFallbackWindow",
+    "ContextThreshold(fallback_window=)",
+    default=None,
+    config="trigger.context.fallback_window",
+)
 def threshold_fallback() -> None:
     text = said("x" * 16_500)  # 4,126 tokens, above the half of 8,192
     unknown, known = wb.ScriptedModel(), wb.ScriptedModel(context_window=20_000)
@@ -252,13 +264,21 @@ def forked(**options: Any) -> list[tuple[str, str]]:
     return spoken(of.model.requests[0])
 
 
-@row(4, "WithCacheSafeForking", "Summarizer(cache_safe_forking=)", default=False, config="summarizer.cache_safe_forking")
+@row(
+    4, "WithCacheSafeForking", "Summarizer(cache_safe_forking=)", default=False, config="summarizer.cache_safe_forking"
+)
 def cache_safe_forking() -> None:
     assert forked(cache_safe_forking=True)[:2] == spoken(PARENT)
     assert len(forked()) == 1
 
 
-@row(4, "WithCacheSafeForkPrompt", "Summarizer(cache_safe_fork_prompt=)", default="", config="summarizer.cache_safe_fork_prompt")
+@row(
+    4,
+    "WithCacheSafeForkPrompt",
+    "Summarizer(cache_safe_fork_prompt=)",
+    default="",
+    config="summarizer.cache_safe_fork_prompt",
+)
 def cache_safe_fork_prompt() -> None:
     words = "Now sum it up in {max_summary_words} words."
     sent = forked(cache_safe_forking=True, cache_safe_fork_prompt=words, max_summary_words=9)
@@ -294,7 +314,13 @@ def post_summary_hook() -> None:
     assert summary_of(summarizer(post_summary_hook=mark), said("hello")) == "short!"
 
 
-@row(5, "WithSummaryHookAbortOnError", "Summarizer(hook_abort_on_error=)", default=False, config="summarizer.hook_abort_on_error")
+@row(
+    5,
+    "WithSummaryHookAbortOnError",
+    "Summarizer(hook_abort_on_error=)",
+    default=False,
+    config="summarizer.hook_abort_on_error",
+)
 def hook_abort_on_error() -> None:
     def fail(hook: Any) -> None:
         raise RuntimeError("no")
@@ -506,7 +532,13 @@ def second_request(mode: str) -> list[tuple[str, str]]:
     return spoken(model.requests[1])
 
 
-@row(11, "SessionSummaryInjectionSystem", "AgentSettings(summary_injection_mode=SYSTEM)", default="system", config="agent.summary_injection_mode")
+@row(
+    11,
+    "SessionSummaryInjectionSystem",
+    "AgentSettings(summary_injection_mode=SYSTEM)",
+    default="system",
+    config="agent.summary_injection_mode",
+)
 def in_the_system_message() -> None:
     (_, system), user = second_request(SessionSummaryInjectionMode.SYSTEM)
     assert system.startswith("Be brief.\n\n")
@@ -514,7 +546,13 @@ def in_the_system_message() -> None:
     assert user == ("user", "two")
 
 
-@row(11, "SessionSummaryInjectionUser", "AgentSettings(summary_injection_mode=USER)", default="system", config="agent.summary_injection_mode")
+@row(
+    11,
+    "SessionSummaryInjectionUser",
+    "AgentSettings(summary_injection_mode=USER)",
+    default="system",
+    config="agent.summary_injection_mode",
+)
 def in_the_user_message() -> None:
     system, (role, text) = second_request(SessionSummaryInjectionMode.USER)
     assert system == ("system", "Be brief.")
@@ -554,7 +592,13 @@ def for_trying_out() -> None:
     assert n_rounds_sent(AgentSettings(max_history_runs=5), 7) == 5
 
 
-@row(12, "many sessions at once", "InMemorySessionService(async_summary_num=)", default=3, config="service.async_summary_num")
+@row(
+    12,
+    "many sessions at once",
+    "InMemorySessionService(async_summary_num=)",
+    default=3,
+    config="service.async_summary_num",
+)
 def for_many_sessions() -> None:
     """With one worker two slow summaries follow each other; with more they may run side by side."""
 

@@ -63,24 +63,22 @@ def test_example_08_a_service_works_with_any_summarizer_of_this_form():
     run(main())
 
 
-class AsyncSummary:
-    """The application's own key in a call's context."""
-
-
 def example_09(summary_model):
+    async_summary = object()  # the application's own key
+
     event_threshold = check_event_threshold(20)
 
     def is_due(ctx, session):
-        return event_threshold(session) or ctx.value(AsyncSummary, default=False)
+        return event_threshold(session) or ctx.value(async_summary, default=False)
 
     summarizer = wb.Summarizer(summary_model, checks_any_context=[is_due])
-    return summarizer
+    return summarizer, async_summary
 
 
 def test_example_09_a_check_reads_a_mark_of_the_application():
     """SUM-CHK-20, SUM-CHK-21."""
-    summarizer = example_09(wb.ScriptedModel())
-    marked = wb.CallContext().with_value(AsyncSummary, True)
+    summarizer, key = example_09(wb.ScriptedModel())
+    marked = wb.CallContext().with_value(key, True)
     assert not fires(summarizer, *talk(20))
     assert fires(summarizer, *talk(21))
     assert fires(summarizer, *talk(1), ctx=marked)

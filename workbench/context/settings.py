@@ -90,7 +90,7 @@ class AgentSettings(Settings):
     enable_on_demand_session: bool = False
     """Offer `session_search` and `session_load`; default false (ASM-OND-01)."""
     preload_memory: int = Field(default=0, ge=-1)
-    """Memories to preload: 0 = off (default), -1 = all, N = up to N (ASM-PRE-02)."""
+    """Memories to preload from the runner's `memory_service`: 0 = off (default), -1 = all, N = up to N (ASM-PRE-02)."""
     preload_memory_injection_mode: Placement = "system"
     """Place of preloaded memories; default system (ASM-PRE-01)."""
     preload_memory_playbook: str = ""
