@@ -14,9 +14,10 @@ from workbench.agent import runner as runner_module
 from workbench.agent.flow import InvocationState, SentRequest
 from workbench.agent.sub_agents import AgentTool
 from workbench.agent.tools import FunctionTool, ToolRound
+from workbench.context.preload import MemoryEntry
 from workbench.errors import ConfigError, ModelError
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
-from workbench.model.types import Message, Request, ResponseError, response_of
+from workbench.model.types import Message, Request, ResponseError, ToolCall, response_of
 from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07
 from workbench.session.types import Event
 from workbench.summary.context import request_start_from_context, run_model_from_context
@@ -421,5 +422,76 @@ def test_a_runner_keeps_the_assembly_state_of_few_sessions(monkeypatch: pytest.M
                 pass
         assert len(runner._assemblers) == 2
         assert [m.content for m in sent[-1].request.messages] == ["hello", "answer 0", "hello"]
+
+    asyncio.run(main())
+
+
+class Memories:
+    """Keeps one memory and counts how often it is read."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.n_reads, self.fails = 0, fails
+
+    async def read_memories(self, user: Any, limit: int) -> list[MemoryEntry]:
+        self.n_reads += 1
+        if self.fails:
+            raise OSError("down")
+        return [MemoryEntry("m1", "likes tea")]
+
+    async def search_memories(self, user: Any, query: str, max_results: int) -> list[MemoryEntry]:
+        return []
+
+
+def test_preloads_are_read_once_a_run_and_stand_in_all_its_requests() -> None:
+    """ASM-PRE-01, ASM-PRE-02, ASM-PRE-05."""
+
+    async def main() -> None:
+        service, memories = service_of(), Memories()
+        await session_with(service, say(1, "green tea was sold out"), session_id="earlier")
+        model = ScriptedModel([calls("lookup"), "done", "again"])
+        settings = {"preload_memory": 3, "preload_session_recall": 2}
+        agent = agent_of(model, tools=[FunctionTool(lookup)], settings=settings, instruction="be kind")
+        runner = runner_of(agent, service, memory_service=memories)
+        await run(runner, "is green tea there?")
+        assert memories.n_reads == 1
+        first, second = (request.messages[0] for request in model.requests)
+        assert first == second
+        assert "[m1] likes tea" in first.content
+        assert "green tea was sold out" in first.content
+        await run(runner, "and now?")
+        assert memories.n_reads == 2
+
+    asyncio.run(main())
+
+
+def test_preloads_are_off_by_default_and_a_failing_memory_stops_nothing() -> None:
+    """ASM-PRE-02, ASM-PRE-05."""
+
+    async def main() -> None:
+        for memories, settings in ((Memories(), {}), (Memories(fails=True), {"preload_memory": -1})):
+            model = ScriptedModel(["done"])
+            agent = agent_of(model, settings=settings, instruction="be kind")
+            events = await run(runner_of(agent, memory_service=memories), "q")
+            assert events[-1].message.content == "done"
+            assert [m.content for m in model.requests[0].messages] == ["be kind", "q"]
+            assert memories.n_reads == len(settings)
+
+    asyncio.run(main())
+
+
+def test_an_agent_that_takes_over_preloads_what_it_is_set_to_itself() -> None:
+    """ASM-EVT-11, ASM-PRE-02."""
+
+    async def main() -> None:
+        helper_model = ScriptedModel(["helped"])
+        helper = agent_of(helper_model, instruction="You help.")
+        object.__setattr__(helper, "name", "helper")
+        call = ToolCall(id="t1", name="transfer_to_agent", arguments='{"agent_name": "helper", "message": "go on"}')
+        agent = agent_of(
+            ScriptedModel([ScriptedAnswer(tool_calls=(call,))]), sub_agents=[helper], settings={"preload_memory": 1}
+        )
+        await run(runner_of(agent, memory_service=Memories()), "q")
+        assert agent.model.requests[0].messages[0].content.count("likes tea") == 1  # type: ignore[attr-defined]
+        assert helper_model.requests[0].messages[0].content == "You help."
 
     asyncio.run(main())

@@ -203,11 +203,15 @@ def step(n: int):
 
 
 def test_example_35_a_summary_within_a_run_keeps_message_last_round_and_what_follows():
-    """ASM-INTRA-10, ASM-INTRA-12, ASM-INTRA-13."""
-    answers = [asks_for("step", f'{{"n": {n}}}', call_id=f"c{n}") for n in (1, 2, 3)]
-    verdicts = iter([False, True])  # the summary is made between the second step and the third
+    """ASM-INTRA-10, ASM-INTRA-11, ASM-INTRA-12."""
+
+    def does(*steps):
+        calls = tuple(wb.ToolCall(id=f"c{n}", name="step", arguments=f'{{"n": {n}}}') for n in steps)
+        return wb.ScriptedAnswer(tool_calls=calls)
+
+    verdicts = iter([False, True])  # the summary is made behind the second round
     summarizer = wb.Summarizer(wb.ScriptedModel(["they met"]), checks=[lambda session: next(verdicts, False)])
-    agent = example_35(wb.ScriptedModel([*answers, "all done"]))
+    agent = example_35(wb.ScriptedModel([does(1), does(2, 3), does(4), "all done"]))
 
     async def main():
         service = wb.InMemorySessionService(summarizer=summarizer)
@@ -216,13 +220,13 @@ def test_example_35_a_summary_within_a_run_keeps_message_last_round_and_what_fol
     run(main())
     _, before, resumed, after = agent.model.requests
     assert [role for role, _ in spoken(before)] == ["system", "user", "assistant", "tool"]
-    for request, steps in ((resumed, [2]), (after, [2, 3])):
+    for request, steps in ((resumed, [2, 3]), (after, [2, 3, 4])):
         (_, system), (_, message), *rounds = spoken(request)
         assert system.startswith("Be brief.\n\n")
         assert "they met" in system
         assert message == "go"
         assert [content for role, content in rounds if role == "tool"] == [f'"step {n} done"' for n in steps]
-        assert [role for role, _ in rounds] == ["assistant", "tool"] * len(steps)
+        assert [role for role, _ in rounds] == ["assistant", "tool", "tool", "assistant", "tool"][: len(rounds)]
 
 
 def example_36():

@@ -60,7 +60,7 @@ def test_example_05_a_summary_request_extends_the_agents_own_request():
 
 
 def test_a_fork_without_a_parent_is_a_request_of_its_own():
-    """SUM-REQ-04."""
+    """SUM-REQ-02."""
     model = wb.ScriptedModel()
     summary_of(example_05(model), said("hello"))
     assert [role for role, _ in spoken(model.requests[0])] == ["user"]
