@@ -284,7 +284,7 @@ The seed document describes the session summary of tRPC-Agent-Go. Each of its nu
 under `tests/seed`, in which a function `example_NN` says the same with this package; the test asserts what the document
 says happens. Go lines are those of the document, Python lines those of that function. On both sides blank lines,
 comments and imports don't count, in Python neither does a last `return` that hands the result to the test. Drawings
-and texts have no Go to compare with.
+and texts have no Go to compare with. Python lines may be 120 columns wide; the document gives most options a line.
 """
 
 
