@@ -177,7 +177,7 @@ def example_46(base_url):
 
         runner = wb.Runner(app_name="my-app", agent=agent, session_service=session_service)
 
-        async for event in runner.run("user123", "session456", "Tell me about AI"):
+        async for event in runner.run("user-7", "session-7", "What is a compiler?"):
             print(event.author, event.message.content)
         return session_service
 
@@ -186,12 +186,12 @@ def example_46(base_url):
 
 def test_example_46_a_whole_program_talks_and_keeps_its_session(server, capsys):
     """SUM-RNR-01, ASM-RUN-01."""
-    server.script("gpt-4", saying("It is a field of computing."))
+    server.script("gpt-4", saying("It translates programs."))
     service = example_46(server.base_url)
-    assert capsys.readouterr().out == "user Tell me about AI\nmy-agent It is a field of computing.\n"
+    assert capsys.readouterr().out == "user What is a compiler?\nmy-agent It translates programs.\n"
     (request,) = server.received
     assert request.headers["authorization"] == "Bearer your-api-key"
-    session = run(service.get_session(wb.SessionKey("my-app", "user123", "session456")))
-    assert [event.message.content for event in session.events] == ["Tell me about AI", "It is a field of computing."]
+    session = run(service.get_session(wb.SessionKey("my-app", "user-7", "session-7")))
+    assert [event.message.content for event in session.events] == ["What is a compiler?", "It translates programs."]
     assert session.summaries == {}, "two events are below every threshold"
     assert fires(service.summarizer, *talk(21))
