@@ -24,7 +24,6 @@ NOT_YET = {
     "SUM-STO-04": "records of SQL backends",
     "SUM-STO-10": "asynchronous persistence of database stores",
     "SUM-STO-11": "the DuckDB session store",
-    "SUM-STO-12": "the shared contract suite of stores",
     "SUM-STO-09": "soft delete of SQL stores",
 }
 

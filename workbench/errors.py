@@ -28,6 +28,7 @@
         CassetteFormatError           path, line
       MetricError
         NotEnoughDataError              have, need
+      ContractError (also AssertionError)
 
 A leaf says what failed; its parent says what a caller can do about it. The text of an error is one
 sentence, holds no conversation content and no key, and `hint` says what to do next.
@@ -326,3 +327,7 @@ class NotEnoughDataError(MetricError):
         super().__init__(f"{what}: {have} found, at least {need} needed", hint="add recordings")
         self.have = have
         self.need = need
+
+
+class ContractError(WorkbenchError, AssertionError):
+    """A session service breaks a rule that all of them keep (`workbench.service.conformance`)."""
