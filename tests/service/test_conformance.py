@@ -27,12 +27,15 @@ from workbench.service.conformance import (
     ContractReport,
     ContractRow,
     KnownDifference,
+    constructor_options,
     contract_test,
     run_check,
     run_contract,
 )
 from workbench.service.conformance.suite import START_NS, check
+from workbench.service.in_memory import InMemorySessionService
 from workbench.service.service import SessionService
+from workbench.service.settings import ServiceSettings
 from workbench.store.memory import InMemoryStore
 
 BY_NAME = {one.name: one for one in CHECKS}
@@ -70,6 +73,15 @@ def silence() -> Iterator[None]:
 
 test_the_service_over_the_in_memory_store = contract_test(sound)
 """SUM-STO-12: every backend passes the one suite."""
+
+
+def test_the_named_constructor_keeps_the_contract() -> None:
+    """SUM-STO-14: under the reference's option names, durations as timedeltas."""
+
+    async def make(settings: Any, clock: Any, summarizer: Any = None, **options: Any) -> Any:
+        return InMemorySessionService(clock=clock, summarizer=summarizer, **constructor_options(settings), **options)
+
+    run_contract(make).raise_if_failed()
 
 
 def test_a_durable_service_passes_with_every_capability() -> None:
@@ -155,6 +167,16 @@ def test_a_failure_is_told_in_a_sentence_with_both_values() -> None:
     )
     with pytest.raises(ContractError, match=r"^events_of_one_time_keep_the_order_of_appending \(SUM-STO-05\): stored"):
         row.raise_if_failed()
+
+
+def test_what_is_logged_is_seen_also_by_somebody_who_asked_for_silence() -> None:
+    logging.disable(logging.CRITICAL)
+    try:
+        row = run_check(BY_NAME["a_failed_job_is_a_warning_and_the_worker_goes_on"], sound)
+        assert logging.root.manager.disable == logging.CRITICAL
+    finally:
+        logging.disable(logging.NOTSET)
+    assert (row.outcome, row.detail) == ("passed", "")
 
 
 def test_values_of_a_megabyte_are_shortened_in_the_sentence() -> None:
@@ -343,17 +365,18 @@ def test_the_example_of_a_durable_store_works(tmp_path: Path) -> None:
     class MyService:
         """Takes a path, and finds there what was left."""
 
-        def __new__(cls, path: Path, *, settings: Any, clock: Any, summarizer: Any, **options: Any) -> Any:
+        def __new__(cls, path: Path, *, clock: Any, summarizer: Any, **options: Any) -> Any:
+            assert options["session_event_limit"] == 1000
             coroutine = durable.reopen if path.exists() else durable.make
             path.touch()
-            call = coroutine(settings, clock, summarizer, **options)
+            call = coroutine(ServiceSettings(), clock, summarizer)
             with pytest.raises(StopIteration) as made:
                 call.send(None)
             return made.value.value
 
     names: dict[str, Any] = {"pytest": pytest, "MyService": MyService, **vars(conformance)}
     exec(examples()[1], names)
-    test = names["test_my_store"]
+    test = names["test_my_durable_store"]
     assert outcome_of(test, BY_NAME["everything_is_there_after_reopening"], tmp_path=tmp_path) == "passed"
     healed = tmp_path / "healed"
     healed.mkdir()

@@ -26,6 +26,7 @@ from workbench.profiles import SEED, Profile
 from workbench.service.settings import ServiceSettings
 from workbench.service.summaries import SummaryObserver, SummaryRuns, check_session_key
 from workbench.session.recall_types import (
+    SEARCH_MODES,
     EventSearchRequest,
     EventSearchResult,
     EventWindow,
@@ -292,7 +293,9 @@ class SessionService(SummaryRuns):
                 )
         if self._embedder is None:
             # Keywords alone: no text has a vector, so the dense half of a hybrid search finds nothing.
-            return await ranked_search(replace(request, search_mode="hybrid"), texts, HashEmbedder())
+            if request.search_mode in SEARCH_MODES:
+                request = replace(request, search_mode="hybrid")
+            return await ranked_search(request, texts, HashEmbedder())
         return await ranked_search(request, await self._with_vectors(texts, self._embedder), self._embedder)
 
     async def _with_vectors(self, texts: Sequence[IndexedText], embedder: Embedder) -> list[IndexedText]:

@@ -14,9 +14,10 @@ A durable store says how it is opened again, over what the last service of the s
 rules it is known to break; a difference that has healed fails until it is taken off the list:
 
     @pytest.mark.parametrize("check", CHECKS, ids=str)
-    def test_my_store(check, tmp_path):
+    def test_my_durable_store(check, tmp_path):
         async def make(settings, clock, summarizer=None, **options):
-            return MyService(tmp_path / "sessions", settings=settings, clock=clock, summarizer=summarizer, **options)
+            options |= constructor_options(settings)
+            return MyService(tmp_path / "sessions", clock=clock, summarizer=summarizer, **options)
         known = {"text_with_nul_comes_back_exactly": "the server refuses NUL in texts"}
         run_check(check, make, capabilities=Capabilities(reopen=make), known_differences=known).raise_if_failed()
 
@@ -52,6 +53,7 @@ from workbench.service.conformance.suite import (
     KnownDifference,
     KnownDifferences,
     ServiceFactory,
+    constructor_options,
     registered_checks,
     run_check,
     run_checks,
@@ -66,6 +68,7 @@ __all__ = [
     "ContractReport",
     "ContractRow",
     "KnownDifference",
+    "constructor_options",
     "contract_test",
     "run_check",
     "run_contract",

@@ -246,6 +246,14 @@ async def an_unknown_mode_and_a_missing_user_are_errors(bench: Bench) -> None:
     await expect_error(service.search_events(nobody), InvalidSessionKeyError, "a search for no user")
 
 
+@check(SEARCH, "SUM-SCH-03", needs=SEARCH)
+async def without_an_embedder_an_unknown_mode_is_an_error_too(bench: Bench) -> None:
+    service = await bench.service()
+    await session_with(service, [said(1, _TEXTS[0])])
+    unknown = EventSearchRequest("bicycle", OWNER, search_mode="psychic")
+    await expect_error(service.search_events(unknown), ConfigError, "a search in an unknown mode, without an embedder")
+
+
 @check(SEARCH, "SUM-SCH-03", "SUM-STO-07", "SUM-STO-09", needs=SEARCH)
 async def what_is_gone_is_not_found(bench: Bench) -> None:
     service = await _searchable(bench, session_ttl_s=10.0)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import timedelta
 from itertools import count
 from types import ModuleType
 from typing import Any, Literal, Protocol
@@ -229,6 +230,16 @@ class Bench:
         for gate in self._gates:
             gate.set()
         await self.close()
+
+
+def constructor_options(settings: ServiceSettings) -> dict[str, Any]:
+    """Settings under the names that the services' own constructors have for them (SUM-STO-14).
+
+    For factories of services that take no `ServiceSettings`: `MyService(path, **constructor_options(settings))`.
+    """
+    given = settings.model_dump()
+    spans = {name.removesuffix("_s"): timedelta(seconds=given.pop(name)) for name in list(given) if name.endswith("_s")}
+    return {"session_event_limit": given.pop("event_limit"), **given, **spans}
 
 
 def _settings(values: Mapping[str, Any]) -> ServiceSettings:
