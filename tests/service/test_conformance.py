@@ -17,7 +17,7 @@ from tests.service.broken import FAULTS, OverwritesALiveSession, sound
 from tests.service.durable import DURABLE_FAULTS, Durable
 from tools.requirement_map import defined_ids
 from workbench.clock import FixedClock
-from workbench.errors import ConfigError, ContractError
+from workbench.errors import ConfigError, ContractError, WorkbenchError
 from workbench.service import conformance
 from workbench.service.conformance import (
     CHECKS,
@@ -200,12 +200,31 @@ def test_a_service_that_hangs_fails_the_check() -> None:
     assert (row.outcome, row.detail) == ("failed", "still at work after 0.05 s")
 
 
-def test_an_error_out_of_the_service_is_a_failure_with_its_kind() -> None:
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (ConnectionError("no server there"), "ConnectionError: no server there"),
+        (TimeoutError("the server is slow"), "TimeoutError: the server is slow"),
+        (asyncio.CancelledError("by nobody"), "CancelledError: by nobody"),
+    ],
+    ids=["connection", "timeout", "cancelled"],
+)
+def test_an_error_out_of_the_service_is_a_failure_with_its_kind(error: BaseException, detail: str) -> None:
     async def make(settings: Any, clock: Any, summarizer: Any = None, **options: Any) -> Any:
-        raise ConnectionError("no server there")
+        raise error
 
     row = run_check(CHECKS[0], make)
-    assert (row.outcome, row.detail) == ("failed", "ConnectionError: no server there")
+    assert (row.outcome, row.detail) == ("failed", detail)
+
+
+def test_inside_a_running_loop_the_suite_says_what_to_write() -> None:
+    async def main() -> ContractReport:
+        with pytest.raises(WorkbenchError, match="an event loop of its own, and one is running here") as caught:
+            run_contract(sound, groups=["hooks"])
+        assert caught.value.hint == "write `await asyncio.to_thread(run_contract, make)`"
+        return await asyncio.to_thread(run_contract, sound, groups=["hooks"])
+
+    assert asyncio.run(main()).failed == ()
 
 
 def test_each_check_gets_one_fresh_service_and_it_is_closed() -> None:

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 
 from workbench.call import EMPTY_CONTEXT, CallContext
 from workbench.clock import Clock, FixedClock
-from workbench.errors import ConfigError, ContractError, nearest_name
+from workbench.errors import ConfigError, ContractError, WorkbenchError, nearest_name
 from workbench.service.run_sync import run_sync
 from workbench.service.settings import ServiceSettings
 from workbench.session.recall_types import supports_search, supports_windows
@@ -372,7 +372,12 @@ def run_check(
     known_differences: KnownDifferences | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> ContractRow:
-    """Run one check in an event loop of its own; whatever goes wrong is the row's detail."""
+    """Run one check in an event loop of its own; whatever goes wrong is the row's detail.
+
+    Raises:
+        WorkbenchError: an event loop is running in this thread already.
+    """
+    _refuse_inside_a_loop()
     given = capabilities if capabilities is not None else Capabilities()
 
     def row(outcome: Outcome, detail: str = "") -> ContractRow:
@@ -385,11 +390,9 @@ def run_check(
         fault = ""
     except _MissingCapabilityError:
         return row("skipped", f"no {one.needs}")
-    except TimeoutError:
-        fault = f"still at work after {timeout_s:g} s"
     except ContractError as error:
         fault = str(error)
-    except Exception as error:  # an error that the check didn't ask for is a broken rule too
+    except (Exception, asyncio.CancelledError) as error:  # one that the check didn't ask for is a broken rule too
         fault = f"{type(error).__name__}: {error}"
     known = (known_differences or {}).get(one.name)
     if known is None:
@@ -400,6 +403,17 @@ def run_check(
     if difference.error not in fault:
         return row("failed", f"fails otherwise than known ({difference.error!r}): {fault}")
     return row("known", difference.reason)
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise WorkbenchError(
+        "each check has an event loop of its own, and one is running here already",
+        hint="write `await asyncio.to_thread(run_contract, make)`",
+    )
 
 
 def _may_run(one: Check, given: Capabilities) -> bool:
@@ -413,15 +427,18 @@ def _may_run(one: Check, given: Capabilities) -> bool:
 
 
 async def _run(one: Check, bench: Bench, timeout_s: float) -> None:
+    limit = asyncio.timeout(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with limit:
             await one.run(bench)
             await bench.close()
-    except BaseException:
+    except BaseException as error:
         # What is wrong is known; jobs that the check held back mustn't hold up the end.
         with suppress(Exception):
             async with asyncio.timeout(_CLOSING_S):
                 await bench.give_up()
+        if limit.expired():
+            raise ContractError(f"still at work after {timeout_s:g} s") from error
         raise
 
 
