@@ -306,6 +306,8 @@ def test_unknown_names_are_refused_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="there is no check 'text_with_nul_comes_back'") as caught:
         run_contract(sound, known_differences={"text_with_nul_comes_back": "?"})
     assert caught.value.hint == f"did you mean {NUL}?"
+    with pytest.raises(ConfigError, match="there is no check 'nothing'"):
+        contract_test(sound, known_differences={"nothing": "?"})(CHECKS[0])
     with pytest.raises(ConfigError, match=r"groups = 'hook'; allowed: .*hooks"):
         run_contract(sound, groups=["hook"])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
@@ -376,8 +376,10 @@ def run_check(
 
     Raises:
         WorkbenchError: an event loop is running in this thread already.
+        ConfigError: a known difference names no check of the suite.
     """
     _refuse_inside_a_loop()
+    _refuse_unknown(known_differences or {})
     given = capabilities if capabilities is not None else Capabilities()
 
     def row(outcome: Outcome, detail: str = "") -> ContractRow:
@@ -416,6 +418,17 @@ def _refuse_inside_a_loop() -> None:
     )
 
 
+def _refuse_unknown(known_differences: KnownDifferences) -> None:
+    for name in known_differences:
+        if name not in _registered:
+            raise ConfigError(
+                f"known_differences: there is no check {name!r}",
+                field="known_differences",
+                value=name,
+                hint=nearest_name(name, _registered),
+            )
+
+
 def _may_run(one: Check, given: Capabilities) -> bool:
     if one.needs == REOPENING:
         return given.reopen is not None
@@ -440,33 +453,3 @@ async def _run(one: Check, bench: Bench, timeout_s: float) -> None:
         if limit.expired():
             raise ContractError(f"still at work after {timeout_s:g} s") from error
         raise
-
-
-def run_checks(
-    checks: Iterable[Check],
-    make: ServiceFactory,
-    *,
-    capabilities: Capabilities | None = None,
-    known_differences: KnownDifferences | None = None,
-    timeout_s: float = TIMEOUT_S,
-) -> ContractReport:
-    """A row for each of the checks.
-
-    Raises:
-        ConfigError: a known difference names no check of the suite.
-    """
-    names = list(_registered)
-    for name in known_differences or {}:
-        if name not in names:
-            raise ConfigError(
-                f"known_differences: there is no check {name!r}",
-                field="known_differences",
-                value=name,
-                hint=nearest_name(name, names),
-            )
-    return ContractReport(
-        tuple(
-            run_check(one, make, capabilities=capabilities, known_differences=known_differences, timeout_s=timeout_s)
-            for one in checks
-        )
-    )
