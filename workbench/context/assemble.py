@@ -151,11 +151,11 @@ class Assembly:
         start_of_piece = len(self)
         if not 0 <= index < start_of_piece:
             raise IndexError(index)
-        for lane, start, stop in reversed(self.pieces):
-            start_of_piece -= stop - start
+        for piece in reversed(self.pieces):
+            start_of_piece -= piece.stop - piece.start
             if start_of_piece <= index:
                 break
-        return lane.messages[start + index - start_of_piece]
+        return piece.lane.messages[piece.start + index - start_of_piece]
 
     def request(self, base: Request) -> Request:
         """`base` with these messages, which are put together when somebody reads them."""
