@@ -74,6 +74,61 @@ def test_replay_prints_exactly_the_documented_object(here: Path, capsys: pytest.
     assert again["runs"][0]["trace_hash"] == facts["trace_hash"]
 
 
+def test_replay_shows_the_exact_request_of_a_call(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-RPL-12, WB-CLI-03: as text, and with --json as it goes over the wire."""
+    code, out, err = run(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--show", "c1:11")
+    assert (code, err) == (0, "")
+    assert out.startswith("“c1”, call 11: ")
+    assert "tokens of more than 300" in out
+    found = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--show", "c1:11")
+    assert set(found) == {"calls", "diffs", "problems"}
+    (call,) = found["calls"]
+    assert set(call) == {
+        "run_id",
+        "config",
+        "conversation",
+        "call",
+        "digest",
+        "request",
+        "messages",
+        "figures",
+        "checks",
+        "explanation",
+    }
+    assert len(call["request"]["messages"]) == len(call["messages"]) == call["figures"]["messages"]
+    assert call["request"]["messages"][0]["content"].startswith("你是客服。")
+
+
+def test_replay_shows_what_another_configuration_sends_instead(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-RPL-12."""
+    (here / "base.toml").write_text('name = "base"\n[billing]\nencoding = "runes:1"\n', encoding="utf-8")
+    two = ("replay", "own.jsonl", "--config", "base.toml", "--config", "tuned.toml", "--show", "c1:11")
+    code, out, _ = run(capsys, *two)
+    assert code == 0
+    assert "From “base” to “tuned”: " in out
+    assert "\n+    0  system" in out
+    code, whole, _ = run(capsys, *two, "--full")
+    assert len(whole.splitlines()) > len(out.splitlines())
+    found = as_json(capsys, *two)
+    assert [call["config"] for call in found["calls"]] == ["base", "tuned"]
+    (diff,) = found["diffs"]
+    assert (diff["before"], diff["after"]) == ("base", "tuned")
+    assert any(not block["equal"] for block in diff["blocks"])
+
+
+def test_json_holds_no_character_that_a_terminal_obeys(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """SEC-13: what stands inside a string is its escape, and means the same."""
+    evil = "a\x9b31m\u202eb\u2028\x7f 订单"
+    conversation = {"id": "e", "messages": [{"role": "user", "content": evil}, {"role": "assistant", "content": "x"}]}
+    (here / "evil.jsonl").write_text(json.dumps(conversation) + "\n", encoding="utf-8")
+    code, out, _ = run(capsys, "replay", "evil.jsonl", "--set", "billing.encoding=runes:1", "--show", "e:0", "--json")
+    assert code == 0
+    assert not {"\x9b", "\u202e", "\u2028", "\x7f"} & set(out)
+    assert "订单" in out
+    content = json.loads(out)["calls"][0]["request"]["messages"][0]["content"]
+    assert content == evil
+
+
 def test_replay_then_sql_then_report(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "replay", "own.jsonl", "--config", "tuned.toml")
     assert code == 0
@@ -98,6 +153,10 @@ def test_replay_then_sql_then_report(here: Path, capsys: pytest.CaptureFixture[s
         (["replay", "own.jsonl", "--set", "nonsense"], 2, "OPTION=VALUE"),
         (["replay", "own.jsonl", "--profile", "SEAD"], 2, "did you mean SEED?"),
         (["replay", "own.jsonl", "--jobs", "0"], 2, "jobs = 0"),
+        (["replay", "own.jsonl", "--show", "c1"], 2, "CONVERSATION:CALL"),
+        (["replay", "own.jsonl", "--show", "c1:-1"], 2, "CONVERSATION:CALL"),
+        (["replay", "own.jsonl", "--show", "c11:0"], 1, "the nearest is 'c1', which has calls 0 to 11"),
+        (["replay", "own.jsonl", "--show", "c1:12"], 1, "no call 12 in conversation 'c1'; it has calls 0 to 11"),
         (["replay", "own.jsonl", "--gap", "soon"], 2, "not a duration"),
         (["sql", "SELECT 1"], 4, "no finished run to query"),
         (["report", "--runs", "nowhere"], 4, "no finished run"),

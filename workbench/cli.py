@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,8 +20,10 @@ from workbench.version import __version__
 if TYPE_CHECKING:
     from workbench.config import RunConfig
     from workbench.recordings import Recordings
+    from workbench.replay.runs import RunSet
 
 EXIT_INPUT = 3
+_UNRULY = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 EXIT_INTERRUPTED = 130
 
 
@@ -189,6 +192,13 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
         help="where summaries come from; the last two need --set summaries.cassette=FILE, live a summaries.model too",
     )
     command.add_argument("--report", metavar="FILE", help="also write an HTML report")
+    command.add_argument(
+        "--show",
+        metavar="CONVERSATION:CALL",
+        help="print the exact request of one call instead of the table, and why it is so; with several --config "
+        "what the others send instead of the first; calls are numbered from 0, as in reports",
+    )
+    command.add_argument("--full", action="store_true", help="with --show: texts from beginning to end")
     _add_run_options(command)
     command.set_defaults(run=_replay)
 
@@ -197,9 +207,12 @@ def _replay(options: argparse.Namespace) -> int:
     from workbench.replay.replay import replay
 
     configs = _configs(options)
+    wanted = _call_named(options.show) if options.show else None
     recordings = _load(options)
     runs = replay(recordings, configs, runs=options.runs, jobs=options.jobs, fresh=options.fresh)
     report = _report(runs, options.report) if options.report else None
+    if wanted is not None:
+        return _show(runs, *wanted, options)
     if options.json:
         result = {"runs": runs.facts(), "problems": [problem.as_dict() for problem in recordings.problems]}
         return _print_json(result | ({"report": str(report)} if report else {}))
@@ -207,6 +220,25 @@ def _replay(options: argparse.Namespace) -> int:
     _print_problems(recordings)
     if report:
         print(f"\nreport: {report}")
+    return 0
+
+
+def _call_named(text: str) -> tuple[str, int]:
+    conversation, _, call = text.rpartition(":")
+    if not conversation or not (call.isascii() and call.isdigit()):
+        raise ConfigError.for_field("--show", text, "CONVERSATION:CALL, for example zh-service-01:17")
+    return conversation, int(call)
+
+
+def _show(runs: RunSet, conversation: str, call: int, options: argparse.Namespace) -> int:
+    from workbench.report.prompt import calls_text
+
+    calls = [run.call(conversation, call) for run in runs.values()]
+    if options.json:
+        diffs = [calls[0].diff(other).as_dict() for other in calls[1:]]
+        problems = [problem.as_dict() for problem in runs.problems]
+        return _print_json({"calls": [found.as_dict() for found in calls], "diffs": diffs, "problems": problems})
+    print(calls_text(calls, full=options.full))
     return 0
 
 
@@ -463,7 +495,9 @@ def _print_problems(recordings: Recordings) -> None:
 
 
 def _print_json(value: Any) -> int:
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    # What a terminal would obey, or couldn't print, stands inside strings only: as its escape it means the same.
+    print(_UNRULY.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
     return 0
 
 

@@ -15,8 +15,11 @@ from workbench.recordings import Recordings, load_recordings
 WORDS = ["订单", "物流", "退款", "发票", "地址", "电话", "客服", "会员", "积分", "优惠", "型号", "保修"]
 
 
-def chat(n_turns: int, *, ident: str = "c1", tools: bool = True) -> dict[str, Any]:
-    """A conversation of `n_turns` requests, each with a tool round and an answer, one minute apart."""
+def chat(n_turns: int, *, ident: str = "c1", tools: bool = True, n_repeats: int = 12) -> dict[str, Any]:
+    """A conversation of `n_turns` requests, each with a tool round and an answer, one minute apart.
+
+    `n_repeats` decides how long a tool result is.
+    """
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "你是客服。\n请简短回答。", "timestamp": "2026-03-01T10:00:00Z"}
     ]
@@ -35,7 +38,7 @@ def chat(n_turns: int, *, ident: str = "c1", tools: bool = True) -> dict[str, An
                     "role": "tool",
                     "tool_call_id": f"t{i}",
                     "name": "query",
-                    "content": json.dumps({"编号": f"A{1000 + i}", "结果": word * 12}, ensure_ascii=False),
+                    "content": json.dumps({"编号": f"A{1000 + i}", "结果": word * n_repeats}, ensure_ascii=False),
                     "timestamp": at(i, 6),
                 }
             )

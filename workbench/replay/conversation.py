@@ -40,6 +40,7 @@ from workbench.summary.report import Check, Trigger
 from workbench.tokens import LineCounter
 
 Row = tuple[object, ...]
+_MAX_SEEDS = 32
 
 
 @dataclass(slots=True)
@@ -84,6 +85,19 @@ class RecordedTools:
         if event is None:
             return ToolRound(())
         return ToolRound(event.messages, event.skip_summarization)
+
+
+class _CallReached(BaseException):
+    """The call to look at was measured. No `Exception`: nothing on its way may take it for a failure.
+
+    Carries the trace as it was then: summaries that are being written are cancelled, and say so.
+    """
+
+    def __init__(self, trace: ConversationTrace) -> None:
+        super().__init__()
+        self.trace = ConversationTrace(
+            trace.conversation, trace.position, {name: list(rows) for name, rows in trace.rows.items()}
+        )
 
 
 class Script:
@@ -190,7 +204,9 @@ class ConversationReplay:
         position: int = 0,
         cache_seed: Sequence[Sequence[str]] = (),
         on_sent: Any = None,
+        until_call: int | None = None,
     ) -> None:
+        self._until_call = until_call
         self._conversation = conversation
         self._config = config
         self._trace = ConversationTrace(conversation.id, position)
@@ -219,6 +235,8 @@ class ConversationReplay:
         try:
             with _rare_collections():
                 self._loop.run(self._replay())
+        except _CallReached as reached:
+            self._trace = reached.trace
         finally:
             self._loop.close()
         if isinstance(self._source, WatchedModel) and self._source.failure is not None:
@@ -314,6 +332,8 @@ class ConversationReplay:
         self._note_rewrites(sent, len(rows) - 1)
         if self._on_sent is not None:
             self._on_sent(facts, sent)
+        if facts.call == self._until_call:
+            raise _CallReached(self._trace)
 
     def _note_rewrites(self, sent: SentRequest, call: int) -> None:
         for rewrite in sent.assembly.new_rewrites:
@@ -423,14 +443,18 @@ def replay_conversation(
     position: int = 0,
     cache_seed: Sequence[Sequence[str]] = (),
     on_sent: Any = None,
+    until_call: int | None = None,
 ) -> ConversationTrace:
     """Push one conversation through the engine under one configuration.
 
     Args:
         cache_seed: Part texts of requests of other conversations that the cache has seen.
         on_sent: Called with `(CallFacts, SentRequest)` at each call; for looking at exact requests.
+        until_call: Stop when this call is measured; None = go to the end.
     """
-    return ConversationReplay(conversation, config, position=position, cache_seed=cache_seed, on_sent=on_sent).run()
+    return ConversationReplay(
+        conversation, config, position=position, cache_seed=cache_seed, on_sent=on_sent, until_call=until_call
+    ).run()
 
 
 @contextmanager
@@ -452,6 +476,12 @@ def cache_seed_of(conversation: Conversation) -> list[str]:
     if conversation.instruction:
         texts.append(part_text(Message(role="system", content=conversation.instruction)))
     return texts
+
+
+def grown_seeds(seeds: tuple[tuple[str, ...], ...], conversation: Conversation) -> tuple[tuple[str, ...], ...]:
+    """What a cache with `cache.scope = corpus` has seen after one more conversation; the oldest is forgotten."""
+    seed = tuple(cache_seed_of(conversation))
+    return (*seeds, seed)[-_MAX_SEEDS:] if seed and seed not in seeds else seeds
 
 
 def deciding_check(trigger: Trigger) -> Check:

@@ -21,14 +21,13 @@ from workbench.config import RunConfig
 from workbench.errors import ConfigError, ReplayError, WorkbenchError
 from workbench.recordings import Recordings, load_recordings
 from workbench.recordings.types import Conversation
-from workbench.replay.conversation import ConversationTrace, cache_seed_of, replay_conversation
+from workbench.replay.conversation import ConversationTrace, grown_seeds, replay_conversation
 from workbench.replay.runs import RUNS_FOLDER, Run, RunKey, RunSet, RunWriter, with_unique_ids
 from workbench.replay.sources import source_version, tidy_cassettes
 from workbench.version import __version__
 
 BLOCK_EVENTS = 4000
 """Events that are replayed between two writes; a killed replay loses at most so many per process."""
-_MAX_SEEDS = 32
 
 
 class Progress(Protocol):
@@ -156,17 +155,15 @@ def _write(writers: Sequence[RunWriter], traces: Sequence[Sequence[ConversationT
 def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress) -> Iterator[_Task]:
     """Blocks of conversations that some configuration hasn't got yet."""
     block: list[tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...]]] = []
-    corpus_seeds: list[tuple[str, ...]] = []
+    corpus_seeds: tuple[tuple[str, ...], ...] = ()
     n_events = 0
     for position, conversation in enumerate(with_unique_ids(recordings)):
         wanted = tuple(position not in writer.done for writer in writers)
         bar.advance(wanted.count(False))
         if any(wanted):
-            block.append((conversation, position, tuple(corpus_seeds), wanted))
+            block.append((conversation, position, corpus_seeds, wanted))
             n_events += len(conversation.events)
-        seed = tuple(cache_seed_of(conversation))
-        if seed and seed not in corpus_seeds:
-            corpus_seeds = [*corpus_seeds, seed][-_MAX_SEEDS:]
+        corpus_seeds = grown_seeds(corpus_seeds, conversation)
         if n_events >= BLOCK_EVENTS:
             yield _task_of(block)
             block, n_events = [], 0

@@ -13,18 +13,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from workbench.agent.flow import SentRequest
 from workbench.config import RunConfig
 from workbench.errors import ReplayError, StoreError, StoreLockedError, nearest_name
-from workbench.model.types import Request
 from workbench.recordings.types import Conversation
-from workbench.replay.conversation import ConversationTrace, replay_conversation
-from workbench.replay.meter import CallFacts
+from workbench.replay.conversation import ConversationTrace, grown_seeds
+from workbench.replay.prompt import Call, call_made_again
 from workbench.replay.trace import TABLES
 from workbench.store import tables as duck
 
@@ -214,15 +213,6 @@ def _plain_number(value: Any) -> Any:
     return value if value is None or isinstance(value, float) else int(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One model call of a run: its row, and exactly what the model would have received (WB-RPL-12)."""
-
-    row: dict[str, Any]
-    request: Request
-    sent: SentRequest
-
-
 class Run:
     """A finished run. `conversations` lets it show exact requests; without them it has its rows only."""
 
@@ -264,33 +254,47 @@ class Run:
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def call(self, conversation: str, call: int) -> Call:
-        """The exact request of one call, made again by the engine.
+        """One call, its exact request made again by the engine; a notebook shows it.
+
+        Two of them can be compared: `runs["today"].call("c", 3).diff(runs["tuned"].call("c", 3))`.
 
         Raises:
-            ReplayError: the conversation or the call doesn't exist, or the recordings aren't at hand.
+            ReplayError: the conversation or the call doesn't exist, the recordings aren't at hand, or the engine
+                makes something else of them now.
         """
-        found = self._conversation(conversation)
-        sent: list[SentRequest] = []
-
-        def keep(facts: CallFacts, request: SentRequest) -> None:
-            if facts.call == call:
-                sent.append(request)
-
-        replay_conversation(found, self.config, on_sent=keep)
-        rows = [row for row in self.rows("calls", conversation) if row["call"] == call]
-        if not sent or not rows:
-            n_calls = len(self.rows("calls", conversation))
-            raise ReplayError(f"{conversation} has no call {call}", hint=f"it has calls 0 to {n_calls - 1}")
-        return Call(rows[0], sent[0].request, sent[0])
-
-    def _conversation(self, name: str) -> Conversation:
         if self._conversations is None:
             raise ReplayError("the recordings of this run aren't loaded", hint="replay them again to look at requests")
-        for conversation in with_unique_ids(self._conversations):
+        calls = {row["conversation"]: row["calls"] for row in self.rows("conversations")}
+        if conversation not in calls:
+            near = next(iter(get_close_matches(conversation, calls, n=1, cutoff=0.0)), "")
+            hint = f"the nearest is {near!r}, which has {_call_range(calls[near])}" if near else "the run has none"
+            raise ReplayError(f"no conversation {conversation!r} in run {self.run_id}", hint=hint)
+        if not 0 <= call < calls[conversation]:
+            raise ReplayError(
+                f"no call {call} in conversation {conversation!r}", hint=f"it has {_call_range(calls[conversation])}"
+            )
+        found, seeds = self._recorded(conversation)
+        stored = duck.read_tables(self.path, list(TABLES), where={"conversation": conversation}).items()
+        return call_made_again(
+            found,
+            self.config,
+            call,
+            run_id=self.run_id,
+            stored={name: [dict(zip(columns, row, strict=True)) for row in rows] for name, (columns, rows) in stored},
+            cache_seed=seeds if self.config.cache.scope == "corpus" else (),
+        )
+
+    def _recorded(self, name: str) -> tuple[Conversation, tuple[tuple[str, ...], ...]]:
+        """A conversation as recorded, and what a cache of the whole corpus had seen before it."""
+        seeds: tuple[tuple[str, ...], ...] = ()
+        for conversation in with_unique_ids(self._conversations or ()):
             if conversation.id == name:
-                return conversation
-        known = [conversation.id for conversation in self._conversations]
-        raise ReplayError(f"no conversation {name!r}", hint=nearest_name(name, known))
+                return conversation, seeds
+            seeds = grown_seeds(seeds, conversation)
+        raise ReplayError(
+            f"conversation {name!r} of run {self.run_id} isn't in these recordings",
+            hint="give the recordings that the run was made from",
+        )
 
     def _repr_html_(self) -> str:
         from workbench.report.display import run_html
@@ -339,6 +343,10 @@ class RunSet(Mapping[str, Run]):
         from workbench.report.display import runs_html
 
         return runs_html(self)
+
+
+def _call_range(n_calls: int) -> str:
+    return f"calls 0 to {n_calls - 1}" if n_calls else "no calls"
 
 
 def with_unique_ids(conversations: Iterable[Conversation]) -> Iterator[Conversation]:

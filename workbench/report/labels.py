@@ -32,6 +32,14 @@ def _printable(character: str) -> str:
     return character
 
 
+def escaped(text: str) -> str:
+    """`text` on one line, every control or direction character as its escape, for reading a text closely."""
+    return "".join(
+        character if _printable(character) == character else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
 def display_width(text: str) -> int:
     """Columns of a terminal that `text` takes: wide characters two, combining ones none."""
     return sum(map(_columns, text))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.report.labels import (
     UNKNOWN,
@@ -116,7 +116,16 @@ def overview(runs: Runs, *, today: str | None = None) -> Overview:
     )
 
 
-def settings_of(run: RunLike) -> Mapping[str, Any]:
+class Configured(Protocol):
+    """What has a configuration: a run, or a call of one."""
+
+    @property
+    def config(self) -> Any:
+        """The configuration; has `model_dump()`, or is a mapping itself."""
+        ...
+
+
+def settings_of(run: Configured) -> Mapping[str, Any]:
     """The configuration of a run as plain values; empty when it has none."""
     config = run.config
     if hasattr(config, "model_dump"):
@@ -455,7 +464,7 @@ def summary_source(run: RunLike) -> str | None:
     return str(source) if settings.get("summarizer") else None
 
 
-def engine_counter(run: RunLike) -> str | None:
+def engine_counter(run: Configured) -> str | None:
     """The counter that drives the triggers, with its parameter."""
     counter = settings_of(run).get("counter")
     if not isinstance(counter, Mapping):
@@ -467,7 +476,7 @@ def engine_counter(run: RunLike) -> str | None:
     return f"{kind} {parameter}" if kind == "tiktoken" and parameter else kind
 
 
-def billing_counter(run: RunLike) -> str | None:
+def billing_counter(run: Configured) -> str | None:
     """The counter that measures prompts."""
     encoding = _inside(settings_of(run), "billing", "encoding")
     return str(encoding) if encoding else None

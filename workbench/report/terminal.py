@@ -15,7 +15,7 @@ from workbench.report.overview import Cell, Overview, Row, overview, sentence
 if TYPE_CHECKING:
     from workbench.report.frames import Runs
 
-__all__ = ["runs_table", "sentence", "summary", "text_table"]
+__all__ = ["LINE_WIDTH", "broken", "figures_table", "runs_table", "sentence", "summary", "text_table"]
 
 LINE_WIDTH = 100
 _GAP = "  "
@@ -66,11 +66,22 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Any rows as an aligned table: numbers to the right, everything else to the left, unknown as a dash."""
     values = [list(row) for row in rows]
     texts = [[printable(column) for column in columns], *([_plain(value) for value in row] for row in values)]
-    widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]
     to_the_right = [
         any(_is_number(row[index]) for row in values) and all(_is_number(row[index], or_none=True) for row in values)
         for index in range(len(columns))
     ]
+    return _aligned(texts, to_the_right)
+
+
+def figures_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, n_names: int = 1) -> str:
+    """Figures as they shall be read, to the right of `n_names` columns of names."""
+    texts = [[printable(text) for text in row] for row in (columns, *rows)]
+    return _aligned(texts, [index >= n_names for index in range(len(columns))])
+
+
+def _aligned(texts: Sequence[Sequence[str]], to_the_right: Sequence[bool]) -> str:
+    """Heading, rule and rows, each column as wide as its widest text."""
+    widths = [max(display_width(row[index]) for row in texts) for index in range(len(to_the_right))]
     lines = [
         _GAP.join(
             _padded(text, width, right=right) for text, width, right in zip(row, widths, to_the_right, strict=True)
@@ -114,7 +125,7 @@ def _name_parts(row: Row) -> list[str]:
 def _name_lines(row: Row, width: int) -> list[str]:
     """Name and tags within the first column; what doesn't fit goes on below, so that names stay apart."""
     name, *tags = _name_parts(row)
-    lines = _broken(shorten(name, 2 * width - len(_GAP)), width)
+    lines = broken(shorten(name, 2 * width - len(_GAP)), width)
     for tag in tags:
         if display_width(f"{lines[-1]} {tag}") <= width:
             lines[-1] += f" {tag}"
@@ -130,10 +141,10 @@ def _figure(cell: Cell) -> str:
 
 def _wrapped(line: str) -> str:
     """A sentence on lines that fit, the later ones indented; lines of the table are left alone."""
-    return line if _GAP in line else "\n".join(_broken(line, LINE_WIDTH))
+    return line if _GAP in line else "\n".join(broken(line, LINE_WIDTH))
 
 
-def _broken(text: str, width: int) -> list[str]:
+def broken(text: str, width: int) -> list[str]:
     """`text` on lines of at most `width` columns, the later ones indented; broken inside a word only if need be."""
     lines = [""]
     for piece in units_to_wrap(text):

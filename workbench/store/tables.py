@@ -152,10 +152,22 @@ def read_rows(path: Path, sql: str, parameters: Sequence[Any] = ()) -> tuple[lis
 
 def read_table(path: Path, name: str, *, where: Mapping[str, Any] | None = None) -> tuple[list[str], list[Row]]:
     """All rows of a table, in stored order, optionally those with certain values."""
+    return read_tables(path, [name], where=where)[name]
+
+
+def read_tables(
+    path: Path, names: Sequence[str], *, where: Mapping[str, Any] | None = None
+) -> dict[str, tuple[list[str], list[Row]]]:
+    """`read_table` of several tables that have the same columns to select by; the file is opened once."""
     conditions = where or {}
     clause = " AND ".join(f"{quote_identifier(column)} = ?" for column in conditions)
-    sql = f"SELECT * FROM {quote_identifier(name)}" + (f" WHERE {clause}" if clause else "")  # noqa: S608 - quoted
-    return read_rows(path, sql, list(conditions.values()))
+    found = {}
+    with open_tables(path, read_only=True) as connection:
+        for name in names:
+            sql = f"SELECT * FROM {quote_identifier(name)}" + (f" WHERE {clause}" if clause else "")  # noqa: S608 - quoted
+            cursor = connection.execute(sql, list(conditions.values()))
+            found[name] = [description[0] for description in cursor.description or ()], cursor.fetchall()
+    return found
 
 
 def query_files(files: Mapping[str, Path], views: Sequence[str], sql: str, *, key: str) -> tuple[list[str], list[Row]]:
