@@ -51,13 +51,22 @@ class Rewrite:
     """The form that the request holds."""
 
 
+FourPasses = tuple[int, int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class ContextCompactionStats:
     """What the passes did to one request (ASM-CMP-22)."""
 
-    by_pass: tuple[int, int, int, int] = (0, 0, 0, 0)
+    by_pass: FourPasses = (0, 0, 0, 0)
     """Rewritten tool results of pass 0, 1, 2 and of the resume tail."""
-    estimated_tokens_saved: int = 0
+    saved_by_pass: FourPasses = (0, 0, 0, 0)
+    """Estimated tokens that each of them saved."""
+
+    @property
+    def estimated_tokens_saved(self) -> int:
+        """What all of them saved together."""
+        return sum(self.saved_by_pass)
 
     @property
     def results_per_pass(self) -> tuple[int, int, int]:
@@ -72,28 +81,27 @@ class ContextCompactionStats:
     @classmethod
     def of(cls, rewrites: Iterable[Rewrite]) -> ContextCompactionStats:
         """The sums of a list of rewrites."""
-        counts = [0, 0, 0, 0]
-        saved = 0
+        counts, saved = [0, 0, 0, 0], [0, 0, 0, 0]
         for rewrite in rewrites:
             counts[rewrite.by_pass] += 1
-            saved += max(rewrite.tokens_before - rewrite.tokens_after, 0)
-        return cls((counts[0], counts[1], counts[2], counts[3]), saved)
+            saved[rewrite.by_pass] += max(rewrite.tokens_before - rewrite.tokens_after, 0)
+        return cls((counts[0], counts[1], counts[2], counts[3]), (saved[0], saved[1], saved[2], saved[3]))
 
     def plus(self, other: ContextCompactionStats) -> ContextCompactionStats:
         """Both together."""
-        a, b = self.by_pass, other.by_pass
         return ContextCompactionStats(
-            (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]),
-            self.estimated_tokens_saved + other.estimated_tokens_saved,
+            _sum(self.by_pass, other.by_pass, 1), _sum(self.saved_by_pass, other.saved_by_pass, 1)
         )
 
     def minus(self, other: ContextCompactionStats) -> ContextCompactionStats:
         """What is left without the other."""
-        a, b = self.by_pass, other.by_pass
         return ContextCompactionStats(
-            (a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3]),
-            self.estimated_tokens_saved - other.estimated_tokens_saved,
+            _sum(self.by_pass, other.by_pass, -1), _sum(self.saved_by_pass, other.saved_by_pass, -1)
         )
+
+
+def _sum(a: FourPasses, b: FourPasses, sign: int) -> FourPasses:
+    return (a[0] + sign * b[0], a[1] + sign * b[1], a[2] + sign * b[2], a[3] + sign * b[3])
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ class CallMeter:
             part,
             lost,
             *assembly.stats.by_pass[:3],
+            *assembly.stats.saved_by_pass[:3],
             assembly.stats.estimated_tokens_saved,
             0 if tailored is None else len(sent.assembly) - n_messages,
             0 if tailored is None else tailored.tokens_before - tailored.tokens,

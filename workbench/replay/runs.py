@@ -27,7 +27,7 @@ from workbench.replay.prompt import Call, call_made_again
 from workbench.replay.trace import TABLES
 from workbench.store import tables as duck
 
-TRACE_VERSION = 2
+TRACE_VERSION = 3
 RUNS_FOLDER = "runs"
 _RUN_COLUMNS = (
     ("run_id", "VARCHAR"),

@@ -153,6 +153,12 @@ def _shortened_by(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def shortens_requests(run: Configured) -> bool:
+    """Whether compaction or tailoring is on."""
+    settings = settings_of(run)
+    return _switched_on(settings.get("compaction")) or _switched_on(settings.get("tailoring"))
+
+
 def _switched_on(part: Any) -> bool:
     return bool(part.get("enabled", True)) if isinstance(part, Mapping) and part else bool(part)
 

@@ -22,7 +22,14 @@ from workbench.report.overview import NET_RULE, Overview, overview, sentence, su
 from workbench.report.palette import in_dark
 from workbench.report.selection import ReadOnce, Selection
 from workbench.report.stylesheet import style_with
-from workbench.report.tables import calls_section, causes_section, conversations_section, overview_table, runs_section
+from workbench.report.tables import (
+    calls_section,
+    causes_section,
+    conversations_section,
+    overview_table,
+    runs_section,
+    shortening_section,
+)
 from workbench.report.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -82,6 +89,7 @@ def html_document(
         _why(shown),
         _what_each_did(runs, view),
         causes_section(runs, view),
+        shortening_section(runs, view),
         conversations_section(shown),
         calls_section(shown),
         _limits(runs, view),

@@ -63,7 +63,7 @@ thead th{{color:var(--muted);font-weight:600;font-size:13px;vertical-align:botto
 th[scope=row]{{min-width:11em;overflow-wrap:anywhere}}
 .number{{text-align:right;white-space:nowrap}}
 thead .number{{white-space:normal}}
-thead .run{{max-width:11em;overflow-wrap:anywhere}}
+thead .run{{min-width:5.4em;max-width:11em;overflow-wrap:anywhere}}
 thead th[title]{{cursor:help}}
 tr.recommended{{background:var(--good-row)}}
 tr.recommended .name{{font-weight:600}}

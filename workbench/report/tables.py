@@ -14,6 +14,7 @@ from workbench.report.labels import UNKNOWN, counted, number, quoted, shorten
 from workbench.report.markup import Content, Markup, element, joined
 from workbench.report.overview import Cell, Overview, Row
 from workbench.report.selection import MAX_CALL_ROWS, MAX_CONVERSATION_ROWS, Selection
+from workbench.report.shortening import COLUMNS, N_NAME_COLUMNS, shortening_sentences, shortenings, units
 
 if TYPE_CHECKING:
     from workbench.report.frames import RunLike, Runs
@@ -73,6 +74,33 @@ def causes_section(runs: Runs, view: Overview) -> Markup:
     ]
     meaning = "Lost tokens (calls): an earlier request still had them in the cache, and the call couldn't use them."
     return joined([heading, element("p", meaning, class_="muted"), _table(head, rows)])
+
+
+def shortening_section(runs: Runs, view: Overview) -> Markup | None:
+    """What compaction and tailoring saved, pass by pass, and what that cost; None where neither is on."""
+    found = shortenings(runs, [row.name for row in view.rows])
+    if not found:
+        return None
+    head = [
+        element("th", title, scope="col", class_=None if index < N_NAME_COLUMNS else "number")
+        for index, title in enumerate(COLUMNS)
+    ]
+    rows = []
+    for one in found[:MAX_CONVERSATION_ROWS]:
+        cells = [shorten(text, 60) for text in one.cells]
+        names = [element("td", text) for text in cells[:N_NAME_COLUMNS]]
+        figures = [element("td", text, class_="number") for text in cells[N_NAME_COLUMNS:]]
+        rows.append(element("tr", *names, *figures))
+    more = len(found) - MAX_CONVERSATION_ROWS
+    remark = f"{units(runs, found)}." + (f" {more} more rows are in the run files." if more > 0 else "")
+    return joined(
+        [
+            element("h2", "What compaction and tailoring saved"),
+            *(element("p", sentence) for sentence in shortening_sentences(found)),
+            element("p", remark, class_="muted"),
+            _table(head, rows),
+        ]
+    )
 
 
 def _run_heading(name: str, meaning: str) -> Markup:

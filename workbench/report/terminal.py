@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from workbench.report.labels import UNKNOWN, display_width, printable, shorten, units_to_wrap, within
 from workbench.report.overview import Cell, Overview, Row, overview, sentence
+from workbench.report.shortening import COLUMNS, N_NAME_COLUMNS, shortening_sentences, shortenings, units
 
 if TYPE_CHECKING:
     from workbench.report.frames import Runs
@@ -20,6 +21,8 @@ __all__ = ["LINE_WIDTH", "broken", "figures_table", "runs_table", "sentence", "s
 LINE_WIDTH = 100
 _GAP = "  "
 _NAME_WIDTH = (16, 44)
+_SHORTENED_NAME = 30
+_MAX_SHORTENINGS = 12
 
 
 def summary(runs: Runs, *, today: str | None = None) -> str:
@@ -33,9 +36,22 @@ def summary(runs: Runs, *, today: str | None = None) -> str:
         [view.heading, view.provenance],
         _overview_lines(view).split("\n"),
         sentences,
+        _shortening_lines(runs, view),
         [view.rule, *view.remarks] if len(view.rows) > 1 else [],
     ]
     return "\n\n".join("\n".join(_wrapped(line) for line in block) for block in blocks if block)
+
+
+def _shortening_lines(runs: Runs, view: Overview) -> list[str]:
+    """What compaction and tailoring saved and lost; nothing where neither is on."""
+    found = shortenings(runs, [row.name for row in view.rows])
+    if not found:
+        return []
+    rows = [[shorten(text, _SHORTENED_NAME) for text in one.cells] for one in found[:_MAX_SHORTENINGS]]
+    table = figures_table(COLUMNS, rows, n_names=N_NAME_COLUMNS).split("\n")
+    left_out = len(found) - len(rows)
+    more = [f"… and {left_out} more in the report"] if left_out else []
+    return [*shortening_sentences(found), "", *table, *more, units(runs, found)]
 
 
 def runs_table(runs: Runs, *, today: str | None = None) -> str:
