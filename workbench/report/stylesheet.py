@@ -63,7 +63,7 @@ thead th{{color:var(--muted);font-weight:600;font-size:13px;vertical-align:botto
 th[scope=row]{{min-width:11em;overflow-wrap:anywhere}}
 .number{{text-align:right;white-space:nowrap}}
 thead .number{{white-space:normal}}
-thead .run{{min-width:5.4em;max-width:11em;overflow-wrap:anywhere}}
+thead .run{{max-width:11em;overflow-wrap:break-word}}
 thead th[title]{{cursor:help}}
 tr.recommended{{background:var(--good-row)}}
 tr.recommended .name{{font-weight:600}}
@@ -78,6 +78,7 @@ details{{margin:6px 0}}
 details>summary{{cursor:pointer}}
 table.calls{{font-size:13px}}
 table.calls th,table.calls td{{padding:3px 8px}}
+table.causes th,table.causes td{{padding:6px 6px}}
 @media (max-width:700px){{main{{padding:14px 12px 40px}}h1{{font-size:21px}}th,td{{padding:6px}}.themes{{float:none}}}}
 @media print{{.themes{{display:none}}figure,tr{{break-inside:avoid}}}}
 """

@@ -73,7 +73,7 @@ def causes_section(runs: Runs, view: Overview) -> Markup:
         for cause in causes
     ]
     meaning = "Lost tokens (calls): an earlier request still had them in the cache, and the call couldn't use them."
-    return joined([heading, element("p", meaning, class_="muted"), _table(head, rows)])
+    return joined([heading, element("p", meaning, class_="muted"), _table(head, rows, class_="causes")])
 
 
 def shortening_section(runs: Runs, view: Overview) -> Markup | None:
