@@ -18,10 +18,16 @@ from typing import Any
 import pytest
 
 from tests.service.helpers import START_NS
+from workbench.agent.agent import LLMAgent
+from workbench.agent.flow import SentRequest
+from workbench.agent.runner import Runner
+from workbench.agent.tools import FunctionTool
 from workbench.call import EMPTY_CONTEXT
+from workbench.context.settings import AgentSettings
 from workbench.model.openai import OpenAIModel
 from workbench.model.types import GenerationConfig, Message, Request, Usage, response_of
-from workbench.session.types import Event, Session
+from workbench.service.in_memory import InMemorySessionService
+from workbench.session.types import Event, Session, SessionKey
 from workbench.summary.context import context_with_cache_safe_fork_request, context_with_report
 from workbench.summary.report import Report
 from workbench.summary.summarizer import Summarizer
@@ -154,3 +160,47 @@ def test_a_request_that_is_really_too_long_takes_the_retry(server: str) -> None:
     assert len(report.call.requests) == 2
     assert report.call.dropped_chars > 0
     assert report.call.prompt_tokens <= N_CONTEXT
+
+
+def test_an_agent_runs_on_a_real_model_with_tools_a_summary_and_its_history_on_demand(server: str) -> None:
+    """SUM-RNR-01, ASM-INJ-01, ASM-OND-01: whatever the model says, it is sent what the settings promise."""
+
+    def look_up_order(order: str) -> dict[str, str]:
+        """Where an order is."""
+        return {"order": order, "status": "shipped"}
+
+    async def main() -> tuple[list[SentRequest], list[Event], str]:
+        model = OpenAIModel("smollm2", api_key="none", base_url=server, timeout_s=300.0, extra_fields={"max_tokens": 8})
+        agent = LLMAgent(
+            name="support",
+            model=model,
+            instruction="You help customers of a small shop. Be brief.",
+            tools=[FunctionTool(look_up_order)],
+            settings=AgentSettings(add_session_summary=True, enable_on_demand_session=True),
+        )
+        sent: list[SentRequest] = []
+        events: list[Event] = []
+        summarizer = Summarizer(model, event_threshold=3, max_summary_words=40)
+        async with InMemorySessionService(summarizer=summarizer) as service:
+            runner = Runner(app_name="shop", agent=agent, session_service=service, on_request=sent.append)
+            for i in range(3):
+                question = f"Order A{1000 + i} was paid on {i + 3} March. Thank you, that is all."
+                events += [event async for event in runner.run("u", "s", question)]
+                await service.wait_for_summaries()
+            session = await service.get_session(SessionKey("shop", "u", "s"))
+            assert session is not None
+            return sent, events, await service.get_session_summary_text(session) or ""
+
+    sent, events, summary = asyncio.run(main())
+    assert [event.response.error for event in events if event.response is not None] == [None] * len(events)
+    names = {tool.name for tool in sent[-1].request.tools}
+    assert names == {"look_up_order", "session_search", "session_load"}
+    assert summary
+    with_summary = [one for one in sent if one.assembly.summary is not None]
+    assert with_summary
+    first = with_summary[0]
+    assert first.assembly.summary.text in first.request.messages[0].content
+    assert "A1000" not in "".join(message.content for message in first.request.messages[1:])
+    usages = [event.response.usage for event in events if event.response is not None and event.response.usage]
+    assert len(usages) == len(sent) == 3
+    assert usages[1].prompt_tokens > usages[0].prompt_tokens > 50
