@@ -76,11 +76,14 @@ def test_replay_prints_exactly_the_documented_object(here: Path, capsys: pytest.
 
 def test_replay_shows_the_exact_request_of_a_call(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-RPL-12, WB-CLI-03: as text, and with --json as it goes over the wire."""
-    code, out, err = run(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--show", "c1:11")
+    shown = ("replay", "own.jsonl", "--config", "tuned.toml", "--show", "c1:11")
+    code, out, err = run(capsys, *shown, "--report", "own.html")
     assert (code, err) == (0, "")
+    assert out.endswith("\nreport: own.html\n")
+    assert (here / "own.html").exists()
     assert out.startswith("“c1”, call 11: ")
     assert "tokens of more than 300" in out
-    found = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--show", "c1:11")
+    found = as_json(capsys, *shown)
     assert set(found) == {"calls", "diffs", "problems"}
     (call,) = found["calls"]
     assert set(call) == {
@@ -153,6 +156,7 @@ def test_replay_then_sql_then_report(here: Path, capsys: pytest.CaptureFixture[s
         (["replay", "own.jsonl", "--set", "nonsense"], 2, "OPTION=VALUE"),
         (["replay", "own.jsonl", "--profile", "SEAD"], 2, "did you mean SEED?"),
         (["replay", "own.jsonl", "--jobs", "0"], 2, "jobs = 0"),
+        (["replay", "own.jsonl", "--full"], 2, "--show CONVERSATION:CALL"),
         (["replay", "own.jsonl", "--show", "c1"], 2, "CONVERSATION:CALL"),
         (["replay", "own.jsonl", "--show", "c1:-1"], 2, "CONVERSATION:CALL"),
         (["replay", "own.jsonl", "--show", "c11:0"], 1, "the nearest is 'c1', which has calls 0 to 11"),

@@ -208,11 +208,13 @@ def _replay(options: argparse.Namespace) -> int:
 
     configs = _configs(options)
     wanted = _call_named(options.show) if options.show else None
+    if options.full and wanted is None:
+        raise ConfigError("--full shows a call whole", field="full", hint="say which: --show CONVERSATION:CALL")
     recordings = _load(options)
     runs = replay(recordings, configs, runs=options.runs, jobs=options.jobs, fresh=options.fresh)
     report = _report(runs, options.report) if options.report else None
     if wanted is not None:
-        return _show(runs, *wanted, options)
+        return _show(runs, *wanted, options, report)
     if options.json:
         result = {"runs": runs.facts(), "problems": [problem.as_dict() for problem in recordings.problems]}
         return _print_json(result | ({"report": str(report)} if report else {}))
@@ -230,15 +232,18 @@ def _call_named(text: str) -> tuple[str, int]:
     return conversation, int(call)
 
 
-def _show(runs: RunSet, conversation: str, call: int, options: argparse.Namespace) -> int:
+def _show(runs: RunSet, conversation: str, call: int, options: argparse.Namespace, report: Path | None) -> int:
     from workbench.report.prompt import calls_text
 
     calls = [run.call(conversation, call) for run in runs.values()]
     if options.json:
         diffs = [calls[0].diff(other).as_dict() for other in calls[1:]]
         problems = [problem.as_dict() for problem in runs.problems]
-        return _print_json({"calls": [found.as_dict() for found in calls], "diffs": diffs, "problems": problems})
+        shown = {"calls": [found.as_dict() for found in calls], "diffs": diffs, "problems": problems}
+        return _print_json(shown | ({"report": str(report)} if report else {}))
     print(calls_text(calls, full=options.full))
+    if report:
+        print(f"\nreport: {report}")
     return 0
 
 
