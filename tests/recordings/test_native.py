@@ -29,7 +29,8 @@ from workbench.model.types import (
     response_of,
 )
 from workbench.recordings import Conversation, Recordings, load_recordings, write_recording
-from workbench.recordings.event_json import event_from_json, event_to_json
+from workbench.recordings.event_json import event_from_json
+from workbench.session.event_json import event_to_json
 from workbench.session.types import Event
 
 TEXT = st.text(max_size=20) | st.sampled_from(

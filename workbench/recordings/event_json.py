@@ -1,7 +1,7 @@
-"""Events, messages and tools as JSON and back: the form of native recordings.
+"""Events, messages and tools from the JSON of native recordings, every field checked.
 
-In: engine values, or plain JSON. Out: the other, exactly: `event_from_json(event_to_json(e)) == e`. Fields at
-their default are left out; times are RFC 3339 with all their digits; bytes are base64.
+In: plain JSON that anybody may have written. Out: engine values, exactly: `event_from_json(event_to_json(e)) == e`
+(`workbench.session.event_json` writes it), or the first fault.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from workbench.clock import NS_PER_S, parse_time, text_from_ns
+from workbench.clock import NS_PER_S, parse_time
 from workbench.model.types import (
     EMPTY_MESSAGE,
     ROLES,
@@ -26,110 +25,20 @@ from workbench.model.types import (
     Usage,
 )
 from workbench.recordings.problems import FaultyRecordError, kind_of, quoted, shown
+from workbench.session.event_json import (
+    ERROR_TEXTS,
+    EVENT_TEXTS,
+    MESSAGE_TEXTS,
+    RESPONSE_TEXTS,
+    TOOL_TEXTS,
+    USAGE_FIELDS,
+    Json,
+)
 from workbench.session.types import EVENT_VERSION, Event
 
-Json = dict[str, Any]
-
 PART_TYPES = frozenset(("text", "image", "audio", "video", "file"))
-_EVENT_TEXTS = ("id", "author", "request_id", "invocation_id", "parent_invocation_id", "branch", "filter_key", "tag")
-_MESSAGE_TEXTS = ("role", "tool_id", "tool_name", "reasoning_content", "reasoning_signature")
-_RESPONSE_TEXTS = ("id", "object", "model")
-_TOOL_TEXTS = ("description", "parameters_json", "declaration_json", "output_json")
-_ERROR_TEXTS = ("type", "message", "code", "param")
-_USAGE_FIELDS = tuple(item.name for item in fields(Usage))
 _KNOWN_ROLES = frozenset(("", *ROLES))
 _DAY_NS = 86_400 * NS_PER_S
-
-# --- out ---------------------------------------------------------------------------------------------
-
-
-def event_to_json(event: Event) -> Json:
-    """The plain JSON form of an event."""
-    out = _texts(event, _EVENT_TEXTS)
-    if event.time_ns:
-        out["time"] = text_from_ns(event.time_ns)
-    if event.response is not None:
-        out["response"] = _response_to_json(event.response)
-    if event.state_delta:
-        out["state_delta"] = {
-            key: None if value is None else base64.b64encode(value).decode("ascii")
-            for key, value in event.state_delta.items()
-        }
-    if event.skip_summarization:
-        out["skip_summarization"] = True
-    if event.extensions:
-        out["extensions"] = dict(event.extensions)
-    if event.version != EVENT_VERSION:
-        out["version"] = event.version
-    return out
-
-
-def _texts(value: Any, names: tuple[str, ...]) -> Json:
-    return {name: text for name in names if (text := getattr(value, name))}
-
-
-def _response_to_json(response: Response) -> Json:
-    out = _texts(response, _RESPONSE_TEXTS)
-    out["choices"] = [_choice_to_json(choice, i) for i, choice in enumerate(response.choices)]
-    if response.usage is not None:
-        usage = response.usage
-        out["usage"] = {name: n for name in _USAGE_FIELDS if (n := getattr(usage, name)) is not None}
-    if response.error is not None:
-        out["error"] = _texts(response.error, _ERROR_TEXTS)
-    if response.created:
-        out["created"] = response.created
-    if response.time_ns:
-        out["time"] = text_from_ns(response.time_ns)
-    if not response.done:
-        out["done"] = False
-    if response.is_partial:
-        out["partial"] = True
-    return out
-
-
-def _choice_to_json(choice: Choice, place: int) -> Json:
-    out: Json = {}
-    if choice.message != EMPTY_MESSAGE:
-        out["message"] = message_to_json(choice.message)
-    if choice.delta != EMPTY_MESSAGE:
-        out["delta"] = message_to_json(choice.delta)
-    if choice.index != place:
-        out["index"] = choice.index
-    if choice.finish_reason:
-        out["finish_reason"] = choice.finish_reason
-    return out
-
-
-def message_to_json(message: Message) -> Json:
-    """The plain JSON form of a message; `content` is always there."""
-    out = _texts(message, _MESSAGE_TEXTS)
-    out["content"] = message.content
-    if message.content_parts:
-        out["content_parts"] = [_texts(part, ("type", "text", "url", "name")) for part in message.content_parts]
-    if message.tool_calls:
-        out["tool_calls"] = [_call_to_json(call) for call in message.tool_calls]
-    return out
-
-
-def _call_to_json(call: ToolCall) -> Json:
-    out: Json = {"id": call.id, "name": call.name, "arguments": call.arguments}
-    if call.type != "function":
-        out["type"] = call.type
-    if call.description:
-        out["description"] = call.description
-    if call.strict is not None:
-        out["strict"] = call.strict
-    if call.index is not None:
-        out["index"] = call.index
-    if call.extra_fields:
-        out["extra_fields"] = [list(pair) for pair in call.extra_fields]
-    return out
-
-
-def tool_to_json(tool: ToolSpec) -> Json:
-    """The plain JSON form of a tool declaration."""
-    return {"name": tool.name, **_texts(tool, _TOOL_TEXTS)}
-
 
 # --- in ----------------------------------------------------------------------------------------------
 
@@ -231,18 +140,18 @@ def _response_from_json(raw: Any, number: int) -> Response:
 
 def _usage_from_json(raw: Json) -> Usage:
     for name, n in raw.items():
-        if name in _USAGE_FIELDS and n is not None:
+        if name in USAGE_FIELDS and n is not None:
             label = name.removesuffix("_tokens")
             if type(n) is not int:
                 raise FaultyRecordError(f"usage: {label} is not a whole number")
             if n < 0:
                 raise FaultyRecordError(f"usage: {label} {n} is negative")
-    return Usage(**{name: raw[name] for name in _USAGE_FIELDS if name in raw})
+    return Usage(**{name: raw[name] for name in USAGE_FIELDS if name in raw})
 
 
 def _error_from_json(raw: Json) -> ResponseError:
     _check_types(raw, _ERROR_TYPES)
-    return ResponseError(**{name: raw[name] for name in _ERROR_TEXTS if name in raw})
+    return ResponseError(**{name: raw[name] for name in ERROR_TEXTS if name in raw})
 
 
 def _choice_from_json(raw: Any, place: int, number: int) -> Choice:
@@ -336,7 +245,7 @@ def tool_from_json(raw: Any, place: int = 1) -> ToolSpec:
     _check_types(raw, _TOOL_TYPES)
     if not raw.get("name"):
         raise FaultyRecordError(f"tool {place} has no name")
-    return ToolSpec(raw["name"], **{name: raw[name] for name in _TOOL_TEXTS if name in raw})
+    return ToolSpec(raw["name"], **{name: raw[name] for name in TOOL_TEXTS if name in raw})
 
 
 def _types(texts: tuple[str, ...], **others: type) -> dict[str, type]:
@@ -347,14 +256,14 @@ _TYPE_NAMES: Mapping[type, str] = {
     str: "a text", int: "a whole number", bool: "true or false", dict: "an object", list: "an array",
 }  # fmt: skip
 _EVENT_TYPES = _types(
-    (*_EVENT_TEXTS, "time"), response=dict, state_delta=dict, skip_summarization=bool, extensions=dict, version=int
+    (*EVENT_TEXTS, "time"), response=dict, state_delta=dict, skip_summarization=bool, extensions=dict, version=int
 )
 _RESPONSE_TYPES = _types(
-    (*_RESPONSE_TEXTS, "time"), choices=list, usage=dict, error=dict, created=int, done=bool, partial=bool
+    (*RESPONSE_TEXTS, "time"), choices=list, usage=dict, error=dict, created=int, done=bool, partial=bool
 )
 _CHOICE_TYPES = _types(("finish_reason",), message=dict, delta=dict, index=int)
-_MESSAGE_TYPES = _types(_MESSAGE_TEXTS, content_parts=list, tool_calls=list)
+_MESSAGE_TYPES = _types(MESSAGE_TEXTS, content_parts=list, tool_calls=list)
 _PART_TYPES = _types(("text", "url", "name"))
 _CALL_TYPES = _types(("id", "name", "arguments", "type", "description"), strict=bool, index=int, extra_fields=list)
-_TOOL_TYPES = _types(("name", *_TOOL_TEXTS))
-_ERROR_TYPES = _types(_ERROR_TEXTS)
+_TOOL_TYPES = _types(("name", *TOOL_TEXTS))
+_ERROR_TYPES = _types(ERROR_TEXTS)

@@ -19,7 +19,7 @@ from typing import Any
 from workbench.errors import RecordingError
 from workbench.model.types import USER, Response, ToolSpec
 from workbench.recordings.chat import check_usage
-from workbench.recordings.event_json import event_from_json, event_to_json, tool_from_json, tool_to_json
+from workbench.recordings.event_json import event_from_json, tool_from_json
 from workbench.recordings.ledger import CallLedger, Notes
 from workbench.recordings.moments import ADD_TIME, backward_note, moment_ns, synthetic_times
 from workbench.recordings.problems import FaultyRecordError, kind_of, quoted
@@ -33,6 +33,7 @@ from workbench.recordings.types import (
     is_human,
     is_tool_round,
 )
+from workbench.session.event_json import event_to_json, tool_to_json
 from workbench.session.types import Event
 
 FORMAT_NAME = "workbench"

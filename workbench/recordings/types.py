@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, Message, ToolSpec, Usage
-from workbench.recordings.event_json import event_to_json, tool_to_json
+from workbench.session.event_json import event_to_json, tool_to_json
 from workbench.session.types import Event
 
 APP_NAME = "replay"
