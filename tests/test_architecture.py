@@ -54,7 +54,7 @@ EXCEPTIONS = {
 
 # Package -> the files and folders that may import it, at any depth.
 ROOMS = {
-    "duckdb": ("store/duckdb.py", "store/tables.py"),
+    "duckdb": ("store/duckdb/", "store/tables.py"),
     "openai": ("model/openai.py",),
     "httpx": ("model/openai.py",),
     "httpx2": ("model/openai.py",),
@@ -286,7 +286,7 @@ def test_a_wrong_import_is_told_in_a_sentence(file, source, sentence):
         ("evaluate/metrics.py", "def f():\n    import pandas as pd", "pandas belongs to report/"),
         ("evaluate/metrics.py", "import numpy as np", "numpy is imported inside the function that needs it"),
         ("evaluate/metrics.py", "def f():\n    import numpy as np", ""),
-        ("store/memory.py", "from duckdb import connect", "duckdb belongs to store/duckdb.py, store/tables.py"),
+        ("store/memory.py", "from duckdb import connect", "duckdb belongs to store/duckdb/, store/tables.py"),
         ("report/plots.py", "import matplotlib.figure", ""),
     ],
     ids=["hidden", "at-start", "lazy", "neighbour", "at-home"],

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from workbench.recordings.generate import generate_conversation
     from workbench.replay.replay import replay
     from workbench.replay.runs import Run, RunSet, load_runs
+    from workbench.service.duckdb import DuckDBSessionService
     from workbench.service.in_memory import InMemorySessionService
     from workbench.service.run_sync import run_sync
     from workbench.session.types import Event, Session, SessionKey, Summary
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "CallContext": "workbench.call",
     "Conversation": "workbench.recordings",
+    "DuckDBSessionService": "workbench.service.duckdb",
     "DynamicSummarizer": "workbench.summary.dynamic",
     "Event": "workbench.session.types",
     "FunctionTool": "workbench.agent.tools",
@@ -84,6 +86,7 @@ __all__ = [
     "TRPC_AGENT_GO_2026_08",
     "CallContext",
     "Conversation",
+    "DuckDBSessionService",
     "DynamicSummarizer",
     "Event",
     "FunctionTool",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from workbench.clock import Clock
 from workbench.profiles import SEED, Profile
 from workbench.service.service import AppendEventHook, GetSessionHook, SessionService
-from workbench.service.settings import ServiceSettings
+from workbench.service.settings import settings_given
 from workbench.service.summaries import SummaryObserver
 from workbench.store.memory import InMemoryStore
 from workbench.store.search import Embedder
@@ -40,19 +39,17 @@ class InMemorySessionService(SessionService):
         observer: SummaryObserver | None = None,
         embedder: Embedder | None = None,
     ) -> None:
-        settings = ServiceSettings(
-            **_given(
-                async_summary_num=async_summary_num,
-                summary_queue_size=summary_queue_size,
-                summary_job_timeout_s=summary_job_timeout,
-                summary_filter_allowlist=summary_filter_allowlist,
-                cascade_full_session_summary=cascade_full_session_summary,
-                event_limit=session_event_limit,
-                session_ttl_s=session_ttl,
-                app_state_ttl_s=app_state_ttl,
-                user_state_ttl_s=user_state_ttl,
-                cleanup_interval_s=cleanup_interval,
-            )
+        settings = settings_given(
+            async_summary_num=async_summary_num,
+            summary_queue_size=summary_queue_size,
+            summary_job_timeout_s=summary_job_timeout,
+            summary_filter_allowlist=summary_filter_allowlist,
+            cascade_full_session_summary=cascade_full_session_summary,
+            event_limit=session_event_limit,
+            session_ttl_s=session_ttl,
+            app_state_ttl_s=app_state_ttl,
+            user_state_ttl_s=user_state_ttl,
+            cleanup_interval_s=cleanup_interval,
         )
         super().__init__(
             InMemoryStore(event_limit=settings.event_limit),
@@ -65,16 +62,3 @@ class InMemorySessionService(SessionService):
             observer=observer,
             embedder=embedder,
         )
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    """Options that were given; durations as seconds, sequences as tuples."""
-    given = {}
-    for name, value in values.items():
-        if isinstance(value, timedelta):
-            value = value.total_seconds()
-        elif isinstance(value, list):
-            value = tuple(value)
-        if value is not None:
-            given[name] = value
-    return given

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 from pydantic import Field
 
 from workbench.settings import Settings
@@ -30,3 +33,16 @@ class ServiceSettings(Settings):
     """The same for user state. SUM-STO-07."""
     cleanup_interval_s: float = Field(default=300.0, ge=0)
     """Seconds between sweeps of expired rows; 0 = no sweeps. SUM-STO-07."""
+
+
+def settings_given(**values: Any) -> ServiceSettings:
+    """Settings from the options that were given, None = not; durations become seconds, lists tuples."""
+    given = {}
+    for name, value in values.items():
+        if isinstance(value, timedelta):
+            value = value.total_seconds()
+        elif isinstance(value, list):
+            value = tuple(value)
+        if value is not None:
+            given[name] = value
+    return ServiceSettings(**given)

@@ -71,7 +71,7 @@ def open_tables(path: Path, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConne
     """
     if read_only or path.exists():
         check_is_duckdb(path)
-    with _translated(path):
+    with translated(path):
         connection = duckdb.connect(str(path), read_only=read_only, config=_SETTINGS)
         try:
             for statement in _LOCKED_AFTER:
@@ -82,7 +82,7 @@ def open_tables(path: Path, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConne
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def translated(path: Path) -> Iterator[None]:
     """DuckDB's and the disk's errors as this package's."""
     try:
         yield
@@ -184,7 +184,7 @@ def query_files(files: Mapping[str, Path], views: Sequence[str], sql: str, *, ke
         raise StoreError("there is no finished run to query", hint="run `workbench replay` first")
     for path in files.values():
         check_is_duckdb(path)
-    with _translated(next(iter(files.values()))):
+    with translated(next(iter(files.values()))):
         connection = duckdb.connect(":memory:", config=_SETTINGS)
         try:
             for i, path in enumerate(files.values()):
