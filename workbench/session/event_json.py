@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from workbench.clock import NS_PER_S, ns_from_text, text_from_ns
@@ -34,6 +35,11 @@ MESSAGE_TEXTS = ("role", "tool_id", "tool_name", "reasoning_content", "reasoning
 RESPONSE_TEXTS = ("id", "object", "model")
 TOOL_TEXTS = ("description", "parameters_json", "declaration_json", "output_json")
 ERROR_TEXTS = ("type", "message", "code", "param")
+_PART_TEXTS = ("type", "text", "url", "name")
+_VALUES_OF: dict[tuple[str, ...], attrgetter[tuple[Any, ...]]] = {
+    names: attrgetter(*names)
+    for names in (EVENT_TEXTS, MESSAGE_TEXTS, RESPONSE_TEXTS, TOOL_TEXTS, ERROR_TEXTS, _PART_TEXTS)
+}
 USAGE_FIELDS = tuple(item.name for item in fields(Usage))
 
 # --- out ---------------------------------------------------------------------------------------------
@@ -61,7 +67,7 @@ def event_to_json(event: Event) -> Json:
 
 
 def _texts(value: Any, names: tuple[str, ...]) -> Json:
-    return {name: text for name in names if (text := getattr(value, name))}
+    return {name: text for name, text in zip(names, _VALUES_OF[names](value), strict=True) if text}
 
 
 def _response_to_json(response: Response) -> Json:
@@ -101,7 +107,7 @@ def message_to_json(message: Message) -> Json:
     out = _texts(message, MESSAGE_TEXTS)
     out["content"] = message.content
     if message.content_parts:
-        out["content_parts"] = [_texts(part, ("type", "text", "url", "name")) for part in message.content_parts]
+        out["content_parts"] = [_texts(part, _PART_TEXTS) for part in message.content_parts]
     if message.tool_calls:
         out["tool_calls"] = [_call_to_json(call) for call in message.tool_calls]
     return out

@@ -59,8 +59,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Durability = Literal["process", "disk"]
 
-BATCH_CHANGES = 256
-"""Changes that wait before a batch goes to the database."""
+BATCH_CHANGES = 64
+"""Changes that wait before a batch goes to the database; while one is under way, the next one grows."""
 MAX_WAITING_CHANGES = 16_384
 """With more than these, writes wait for the database: memory is bounded, and so is the time to open."""
 MAX_CACHED_EVENTS = 50_000
@@ -409,12 +409,11 @@ class DuckDBStore:
         try:
             return decode(value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreCorruptError(
-                f"{self.path}: {what} can't be read",
-                path=self.path,
-                part=what,
-                hint="`workbench store check` tells more",
-            ) from error
+            raise self._unreadable(what) from error
+
+    def _unreadable(self, what: str) -> StoreCorruptError:
+        text = f"{self.path}: {what} can't be read"
+        return StoreCorruptError(text, path=self.path, part=what, hint="`workbench store check` tells more")
 
     def _adopt(self, entries: Iterable[_Entry]) -> None:
         """Take sessions from the database into memory, unless memory knows better."""
@@ -452,21 +451,13 @@ class DuckDBStore:
                 part=what,
                 hint="`workbench store check` tells more",
             )
-        try:
-            # One long text is read faster than many short ones.
-            raw = json.loads(
-                "[" + ",".join([text if exact is None else exact.decode() for _, text, exact in rows]) + "]"
-            )
-            if len(raw) == len(rows):
-                return [event_of(item) for item in raw]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            pass  # told with its position below
-        return [
-            self._decoded(
-                lambda pair: event_of(json_value(*pair)), (text, exact), f"event {position} of session {session_id!r}"
-            )
-            for position, text, exact in rows
-        ]
+        events = []
+        for position, text, exact in rows:
+            try:
+                events.append(event_of(json_value(text, exact)))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise self._unreadable(f"event {position} of session {session_id!r}") from error
+        return events
 
     # --- writing: what every change goes through -----------------------------------------------------
 
