@@ -88,9 +88,13 @@ _EXPIRED_USERS = "SELECT DISTINCT app_name, user_id FROM user_states WHERE expir
 _DROP_SESSION_ROWS = "DELETE FROM session_states WHERE session_no IN (SELECT unnest(?::BIGINT[]))"
 _DROP_EVENTS = "DELETE FROM session_events WHERE session_no IN (SELECT unnest(?::BIGINT[]))"
 _DROP_SUMMARIES = "DELETE FROM session_summaries WHERE session_no IN (SELECT unnest(?::BIGINT[]))"
-_DROP_SUMMARY = "DELETE FROM session_summaries WHERE session_no = ? AND filter_key = ?"
-_DROP_APP = "DELETE FROM app_states WHERE app_name = ?"
-_DROP_USER = "DELETE FROM user_states WHERE app_name = ? AND user_id = ?"
+_DROP_SUMMARY_ROWS = """
+    DELETE FROM session_summaries AS old USING (SELECT unnest(?::BIGINT[]) AS number, unnest(?::VARCHAR[]) AS key) AS gone
+    WHERE old.session_no = gone.number AND old.filter_key = gone.key"""
+_DROP_APPS = "DELETE FROM app_states WHERE app_name IN (SELECT unnest(?::VARCHAR[]))"
+_DROP_USERS = """
+    DELETE FROM user_states AS old USING (SELECT unnest(?::VARCHAR[]) AS app, unnest(?::VARCHAR[]) AS id) AS gone
+    WHERE old.app_name = gone.app AND old.user_id = gone.id"""
 
 
 @dataclass(slots=True)
@@ -104,9 +108,11 @@ class Batch:
     summaries: list[Row] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     """Numbers of sessions whose rows go."""
-    apps: dict[str, list[Row]] = field(default_factory=dict)
-    """Application -> its rows of `app_states`, replacing the old ones; keys in column form."""
-    users: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
+    apps: list[str] = field(default_factory=list)
+    """Applications, in column form, whose rows of `app_states` are replaced by `app_rows`."""
+    app_rows: list[Row] = field(default_factory=list)
+    users: list[tuple[str, str]] = field(default_factory=list)
+    user_rows: list[Row] = field(default_factory=list)
 
 
 def wal_path(path: Path) -> Path:
@@ -212,18 +218,18 @@ class Database:
         if batch.events:
             _insert(connection, "session_events", batch.events)
         if batch.summaries:
-            for row in batch.summaries:
-                connection.execute(_DROP_SUMMARY, [row[0], row[4]])
+            keys = [[row[0] for row in batch.summaries], [row[4] for row in batch.summaries]]
+            connection.execute(_DROP_SUMMARY_ROWS, keys)
             _insert(connection, "session_summaries", batch.summaries)
         if batch.removed:
             for statement in (_DROP_SESSION_ROWS, _DROP_EVENTS, _DROP_SUMMARIES):
                 connection.execute(statement, [batch.removed])
-        for app_name, rows in batch.apps.items():
-            connection.execute(_DROP_APP, [app_name])
-            _insert(connection, "app_states", rows)
-        for user, rows in batch.users.items():
-            connection.execute(_DROP_USER, list(user))
-            _insert(connection, "user_states", rows)
+        if batch.apps:
+            connection.execute(_DROP_APPS, [batch.apps])
+            _insert(connection, "app_states", batch.app_rows)
+        if batch.users:
+            connection.execute(_DROP_USERS, [[app for app, _ in batch.users], [user for _, user in batch.users]])
+            _insert(connection, "user_states", batch.user_rows)
 
     def checkpoint(self) -> None:
         """Move everything from the log into the file."""

@@ -274,13 +274,19 @@ class DuckDBStore:
 
     async def _drain(self) -> None:
         while self._flight is not None or self._waiting.n_changes:
-            if self._flight is None:
-                self._send()
-            assert self._flight is not None
-            await asyncio.wait([asyncio.wrap_future(self._flight.future)])
+            await self._one_batch()
+
+    async def _one_batch(self) -> None:
+        """Wait until the batch that is under way, or else the next one, has come to its end."""
+        if self._flight is None:
+            self._send()
+        flight = self._flight
+        assert flight is not None
+        await asyncio.wait([asyncio.wrap_future(flight.future)])
+        if self._flight is flight:  # else another task has waited for the same one
             self._collect()
-            if self._failure is not None:
-                raise self._failure
+        if self._failure is not None:
+            raise self._failure
 
     async def close(self) -> None:
         """Bring everything into the database, make a checkpoint, let go of the file; may be called again."""
@@ -466,8 +472,9 @@ class DuckDBStore:
         self._check_open()
         if self._flight is not None and self._flight.future.done():
             self._collect()
-        if self._waiting.n_changes >= MAX_WAITING_CHANGES:
-            await self._drain()
+        while self._waiting.n_changes >= MAX_WAITING_CHANGES:
+            await self._one_batch()
+            self._check_open()
 
     def _changed(self) -> None:
         """After a change: send a batch when there is enough for one."""
@@ -500,10 +507,12 @@ class DuckDBStore:
             entry.changed_summaries = set()
         for app_name in waiting.apps:
             name = column_text(app_name)
-            batch.apps[name] = _state_rows((name,), self._apps[app_name])
+            batch.apps.append(name)
+            batch.app_rows.extend(_state_rows((name,), self._apps[app_name]))
         for user in waiting.users:
             names = (column_text(user.app_name), column_text(user.user_id))
-            batch.users[names] = _state_rows(names, self._users[user])
+            batch.users.append(names)
+            batch.user_rows.extend(_state_rows(names, self._users[user]))
 
         def work() -> None:
             removed = set(batch.removed)
