@@ -282,7 +282,7 @@ class DuckDBStore:
             self._send()
         flight = self._flight
         assert flight is not None
-        await asyncio.wait([asyncio.wrap_future(flight.future)])
+        await _end_of(flight.future)
         if self._flight is flight:  # else another task has waited for the same one
             self._collect()
         if self._failure is not None:
@@ -295,7 +295,7 @@ class DuckDBStore:
         self._is_closed = True
         try:
             await self._drain()
-            await asyncio.wait([asyncio.wrap_future(self._writer.submit(self._checkpoint, self._journal.end))])
+            await _end_of(self._writer.submit(self._checkpoint, self._journal.end))
         finally:
             self._release()
 
@@ -970,6 +970,13 @@ class DuckDBStore:
             self._waiting.users.update(over_users)
             self._changed()
         return len(over)
+
+
+async def _end_of(future: Future[None]) -> None:
+    """Wait for a thread's work, however it ends; being cancelled doesn't cancel it."""
+    waiter = asyncio.wrap_future(future)
+    waiter.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait([waiter])
 
 
 # --- rows and payloads -------------------------------------------------------------------------------
