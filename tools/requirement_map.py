@@ -21,10 +21,7 @@ _STEP = re.compile(r"(,| to| and) -(\d+)")
 
 # What belongs to stores and servers that are not built yet; each with the reason.
 NOT_YET = {
-    "SUM-STO-04": "records of SQL backends",
     "SUM-STO-10": "asynchronous persistence of database stores",
-    "SUM-STO-11": "the DuckDB session store",
-    "SUM-STO-09": "soft delete of SQL stores",
 }
 
 

@@ -39,16 +39,20 @@ def call_event(n: int, call_id: str, *, key: str = "app") -> Event:
     )
 
 
+new_store = InMemoryStore
+"""Makes the stores of `service_of`; takes `event_limit`. Some tests put another kind here."""
+
+
 def service_of(
     model: Any = None, *, clock: Any = None, settings: dict[str, Any] | None = None, **kwargs: Any
 ) -> SessionService:
-    """A service over a fresh in-memory store; with a model, a summarizer that always fires."""
+    """A service over a fresh store; with a model, a summarizer that always fires."""
     options = {"event_limit": 0, **(settings or {})}
     summarizer = kwargs.pop("summarizer", None)
     if summarizer is None and model is not None:
         summarizer = Summarizer(model, prompt="{conversation_text}", **kwargs.pop("summary", {}))
     return SessionService(
-        kwargs.pop("store", None) or InMemoryStore(event_limit=options["event_limit"]),
+        kwargs.pop("store", None) or new_store(event_limit=options["event_limit"]),
         settings=ServiceSettings(**options),
         summarizer=summarizer,
         clock=clock if clock is not None else FixedClock(START_NS),

@@ -1,17 +1,21 @@
-"""Sessions, events, state, hooks, TTL and views of the service (SUM-SVC, SUM-STO)."""
+"""Sessions, events, state, hooks, TTL and views of the service over both stores (SUM-SVC, SUM-STO)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.service.helpers import SECOND, START_NS, say, service_of, session_with
+from tests.service import helpers
+from tests.service.helpers import SECOND, START_NS, say, service_of, session_with, summary_model
+from tests.store import files
 from workbench.clock import FixedClock
 from workbench.errors import (
     ConfigError,
@@ -23,13 +27,35 @@ from workbench.errors import (
     StateKeyError,
 )
 from workbench.model.types import Message, response_of
+from workbench.service.duckdb import DuckDBSessionService
 from workbench.service.in_memory import InMemorySessionService
 from workbench.service.service import AppendEventContext, GetSessionContext
 from workbench.service.settings import ServiceSettings
-from workbench.session.recall_types import EventWindowRequest
+from workbench.session.recall_types import EventSearchRequest, EventWindowRequest
 from workbench.session.types import Event, Session, SessionKey, UserKey
+from workbench.store.duckdb.store import DuckDBStore
+from workbench.store.indexing import HashEmbedder
+from workbench.store.memory import InMemoryStore
+from workbench.summary.summarizer import Summarizer
 
 KEY = SessionKey("app", "user", "s")
+
+
+@pytest.fixture(params=["memory", "duckdb"], scope="module", autouse=True)
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """SUM-STO-12: every store passes the same tests."""
+    made: list[DuckDBStore] = []
+
+    def new_store(*, event_limit: int) -> DuckDBStore:
+        made.append(files.new_store(tmp_path_factory.mktemp("store"), event_limit=event_limit))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "duckdb":
+            patch.setattr(helpers, "new_store", new_store)
+        yield request.param
+    for store in made:
+        store.close_now()
 
 
 def ids(session: Session | None) -> list[str]:
@@ -302,15 +328,15 @@ def test_a_loaded_session_is_a_copy_of_its_own() -> None:
     asyncio.run(main())
 
 
-def test_the_store_trims_events_to_the_limit_and_the_callers_object_keeps_them() -> None:
-    """SUM-STO-06, SUM-STO-05."""
+def test_a_read_is_cut_to_the_limit_and_the_callers_object_keeps_everything(backend: str) -> None:
+    """SUM-STO-06, SUM-STO-05: memory trims what it holds, a database keeps all rows."""
 
     async def main() -> None:
         service = service_of(settings={"event_limit": 4})
         session = await session_with(service, *(say(n) for n in range(1, 12)))
         assert len(session.events) == 11
         assert ids(await service.get_session(KEY)) == ["e8", "e9", "e10", "e11"]
-        assert len(await service.list_events(KEY)) == 4
+        assert len(await service.list_events(KEY)) == (4 if backend == "memory" else 11)
 
     asyncio.run(main())
 
@@ -362,12 +388,55 @@ def test_the_named_constructor_takes_the_references_option_names() -> None:
     assert service.settings.summary_filter_allowlist == ("app/a",)
 
 
+def test_the_durable_services_sessions_survive_it_and_can_be_recalled(tmp_path: Path) -> None:
+    """SUM-STO-14, SUM-STO-03, SUM-STO-01: options of the same names; windows and search by words and by vectors."""
+
+    def service(**options: Any) -> DuckDBSessionService:
+        options = {"clock": FixedClock(START_NS), "session_ttl": timedelta(hours=1), **options}
+        return DuckDBSessionService(tmp_path / "x.duckdb", **options)
+
+    async def main() -> None:
+        async with service() as first:
+            assert first.settings.session_ttl_s == 3600
+            assert first.settings.event_limit == 1000
+            await session_with(first, *(say(n, f"about topic {n}") for n in range(1, 6)))
+        for options in ({}, {"embedder": HashEmbedder(64)}):
+            async with service(**options) as second:
+                assert ids(await second.get_session(KEY)) == ["e1", "e2", "e3", "e4", "e5"]
+                window = await second.get_event_window(EventWindowRequest(KEY, "e3", before=1, after=1))
+                assert [entry.event.id for entry in window.entries] == ["e2", "e3", "e4"]
+                found = await second.search_events(EventSearchRequest("topic 4", UserKey("app", "user"), max_results=1))
+                assert [hit.event.id for hit in found] == ["e4"]
+        async with service(clock=FixedClock(START_NS + 3601 * SECOND)) as late:
+            assert await late.get_session(KEY) is None
+
+    asyncio.run(main())
+
+
+def test_summaries_of_the_durable_service_are_there_after_reopening(tmp_path: Path) -> None:
+    """SUM-STO-08, SUM-STO-13, SUM-DM-15."""
+
+    async def main() -> None:
+        summarizer = Summarizer(summary_model("the summary"), prompt="{conversation_text}")
+        async with DuckDBSessionService(tmp_path / "x.duckdb", summarizer=summarizer) as first:
+            session = await session_with(first, say(1), say(2, role="assistant"))
+            await first.create_session_summary(session, "app", force=True)
+            expected = dict(session.summaries)
+        assert expected["app"].summary == "the summary"
+        async with DuckDBSessionService(tmp_path / "x.duckdb") as second:
+            again = await second.get_session(KEY)
+            assert again is not None
+            assert again.summaries == expected
+
+    asyncio.run(main())
+
+
 @given(st.lists(st.sampled_from(["user", "assistant"]), max_size=12), st.integers(0, 6))
 def test_a_view_is_a_tail_that_begins_with_the_user_or_is_one_user_message_or_nothing(roles: list[str], n: int) -> None:
     """SUM-SVC-07."""
 
     async def main() -> None:
-        service = service_of()
+        service = service_of(store=InMemoryStore())
         await session_with(service, *(say(i, role=role) for i, role in enumerate(roles)))
         view = ids(await service.get_session(KEY, event_num=n))
         stored = [f"e{i}" for i in range(len(roles))]

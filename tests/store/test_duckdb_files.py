@@ -99,7 +99,10 @@ def test_a_report_counts_and_shows_the_settings(tmp_path: Path) -> None:
         ("DELETE FROM session_events WHERE position = 1", "session 'app/user/s' has 3 events, but its rows are not"),
         ("DELETE FROM session_events", "session 'app/user/s' has 3 events"),
         ("INSERT INTO session_events SELECT * FROM session_events WHERE position = 0", "4 rows, 3 different"),
-        ("UPDATE session_events SET event = '{\"time\": 5}' WHERE position = 2", "event 2 of session 's' can't be read"),
+        (
+            "UPDATE session_events SET event = '{\"time\": 5}' WHERE position = 2",
+            "event 2 of session 's' can't be read",
+        ),
         ("UPDATE session_summaries SET summary = '{}'", "summary '' of session 's' of number 1 can't be read"),
         ("INSERT INTO session_states SELECT * FROM session_states", "session 'app/user/s' is there 2 times"),
         ("DELETE FROM session_states", "events of session 's' (number 1) have no session"),
@@ -288,7 +291,7 @@ def test_folders_foreign_databases_and_missing_places_are_told(tmp_path: Path) -
     """B38, SUM-STO-14: at construction, never silently."""
     with pytest.raises(StoreCorruptError, match="folder"):
         DuckDBStore(tmp_path)
-    with pytest.raises(StoreError, match="check the folder|no folder|can't be opened"):
+    with pytest.raises(StoreError, match=r"check the folder|no folder|can't be opened"):
         DuckDBStore(tmp_path / "nowhere" / "x.duckdb")
     path = tmp_path / "foreign.duckdb"
     with duckdb.connect(str(path)) as connection:
