@@ -27,10 +27,10 @@ from workbench.errors import RecordingError
 from workbench.model.chat_wire import StreamedChoices, usage_of
 from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, Choice, Message, Response, response_of
 from workbench.recordings.chat import message_from_chat, tools_from_chat
-from workbench.recordings.event_json import event_to_json, tool_to_json
 from workbench.recordings.native import FORMAT_NAME, FORMAT_VERSION, json_line
 from workbench.recordings.problems import FaultyRecordError
 from workbench.recordings.types import APP_NAME, ASSISTANT_AUTHOR, DEFAULT_USER_ID, HUMAN_AUTHOR, SYSTEM_AUTHOR
+from workbench.session.event_json import event_to_json, tool_to_json
 from workbench.session.types import Event
 
 logger = logging.getLogger(__name__)

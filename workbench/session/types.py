@@ -292,6 +292,12 @@ class Session:
         self.events.drop_oldest(n_events)
         self.first_position += n_events
 
+    def add_oldest(self, events: Sequence[Event]) -> None:
+        """Put events in front that were dropped, or not loaded; all that was derived is forgotten."""
+        self.events = SharedLog([*events, *self.events])
+        self.first_position -= len(events)
+        self.derived = {}
+
     def replace_events(self, events: Iterable[Event]) -> None:
         """Put another list in place; all that was derived from the old one is forgotten."""
         self.events = SharedLog(events)
