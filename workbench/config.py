@@ -88,6 +88,10 @@ class ModelSettings(Settings):
     """Model name for window look-up; empty = the recording's."""
     context_window: int | None = Field(default=None, gt=0)
     """Tokens; none = by name, unknown names have no window line. ASM-WIN-01."""
+    user_first: bool = False
+    """The model wants a user message behind the system message; a replay reports others. WB-RPL-18."""
+    single_system: bool = False
+    """The model takes one system message, in front; a replay reports others. WB-RPL-18."""
 
 
 class SummariesSettings(Settings):

@@ -161,6 +161,13 @@ def test_the_validator():
     ]
 
 
+def test_an_empty_result_stays_behind_its_call():
+    """ASM-TLR-08, -20, WB-RPL-18: without it the request would have a call that nobody answered."""
+    sent = validate_messages([user("q"), call("c"), result("c", "")])
+    assert [(one.role, one.content) for one in sent] == [("user", "q"), ("assistant", " "), ("tool", " ")]
+    assert validate_messages([user("q"), Message(role="tool")]) == (user("q"),)
+
+
 def test_nothing_left_means_the_original():
     """ASM-TLR-12, -13: without any round the head alone would be empty."""
     sent = assemble(session(event(1, say("only"))), message=Message())

@@ -107,7 +107,7 @@ def waiting(*events: Event, covered: int | None = None) -> tuple[str, ...]:
     calls = OpenCalls()
     for position, one in enumerate(events):
         calls.add(position, one)
-    return calls.among([(0, len(events) if covered is None else covered)])
+    return calls.among(lambda position: position < (len(events) if covered is None else covered))
 
 
 def test_a_call_waits_until_its_result_is_stored() -> None:

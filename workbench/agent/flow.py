@@ -73,6 +73,8 @@ class SentRequest:
     session: Session
     rebuilt: bool
     """A summary made right before this call changed it."""
+    invocation: Invocation
+    """Who asked, with which filters and which message."""
 
 
 RequestObserver = Callable[[SentRequest], None]
@@ -399,7 +401,8 @@ class LLMFlow:
     def _assembled(self, state: InvocationState) -> SentRequest:
         agent = state.agent
         base, overview = state.base()
-        assembly = state.assembler.assemble(state.invocation(can_load_windows=_can_load(base.tools)), base)
+        invocation = state.invocation(can_load_windows=_can_load(base.tools))
+        assembly = state.assembler.assemble(invocation, base)
         if overview:
             assembly = assembly.with_system_suffix(overview)
         if agent.post_tool_guidance and base.tools:
@@ -411,6 +414,7 @@ class LLMFlow:
             tailored=None,
             session=state.session,
             rebuilt=False,
+            invocation=invocation,
         )
 
     def _is_near_window(self, state: InvocationState, request: Request) -> bool:

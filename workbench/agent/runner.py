@@ -45,12 +45,14 @@ class RunOptions:
     """Options of one run (ASM-RUN-13).
 
     Args:
+        invocation_id: The id that this run's events carry; empty = one is made.
         messages: Fill an empty session with this history; its last user message may be the current one.
         model_context_window: This run's window for thresholds, in tokens; 0 = the model's own.
         user_message_rewriter: Turns the message into an ordered list; the last is the invocation's message.
     """
 
     request_id: str = ""
+    invocation_id: str = ""
     event_filter_key: str = ""
     model: Model | None = None
     model_name: str = ""
@@ -150,7 +152,7 @@ class Runner:
             clock=self.clock,
             model=model,
             request_id=request_id,
-            invocation_id=str(uuid4()) if self.make_event is None else request_id,
+            invocation_id=options.invocation_id or (str(uuid4()) if self.make_event is None else request_id),
             filter_key=options.event_filter_key or self.app_name,
             branch=agent.name,
             message=message,

@@ -54,6 +54,7 @@ from workbench.context.select import (
     NO_CUTOFF,
     RULE_RESUME_TAIL,
     Cutoff,
+    DropNotes,
     Invocation,
     Lens,
     calls_of,
@@ -111,6 +112,10 @@ class Assembly:
     """Leading messages that are the very objects of the assembly before this one."""
     shift: int = 0
     """What has to be added to the positions in the lanes to get the session's."""
+    unlimited: tuple[Piece, ...] = ()
+    """The history before the limit cut it; empty when it cut nothing."""
+    dropped: DropNotes = field(default_factory=DropNotes)
+    """Which selected events are out all the same, in this request or in earlier ones."""
     rewrite_parts: tuple[tuple[list[Rewrite], int, int], ...] = ()
     passes: Mapping[int, Rewrite] = field(default_factory=dict)
     """id of a rewritten message -> its rewrite, of this request and of earlier ones."""
@@ -182,6 +187,16 @@ class Assembly:
                 out = [position + self.shift if position >= 0 else position for position in out]
             self._positions = tuple(out)
         return self._positions
+
+    @property
+    def merged_positions(self) -> dict[int, tuple[int, ...]]:
+        """Index of each message that was made of several events -> their positions, without the shift."""
+        merged: dict[int, tuple[int, ...]] = {}
+        offset = 0
+        for lane, start, stop in self.pieces:
+            merged.update((offset + i - start, found) for i, found in lane.sources.items() if start <= i < stop)
+            offset += stop - start
+        return merged
 
     @property
     def rewrites(self) -> tuple[Rewrite, ...]:
@@ -357,6 +372,7 @@ class ContentStage:
     skip_recent: SkipRecentFunc | None
     projector: MessageProjector | None
     profile: Profile
+    dropped: DropNotes = field(default_factory=DropNotes)
 
     def assemble(self, invocation: Invocation, base: Request, system_suffix: str = "") -> Assembly:
         """One request, from every event of the session."""
@@ -366,7 +382,7 @@ class ContentStage:
         if invocation.session is None:
             head = build_head(base.messages, invocation, Blocks(), self.profile, system_suffix)
             return compose(invocation, head, [], user_blocks=Blocks(), found=None)
-        lane, has_compacted = _history(Lens(invocation, self.settings, self.profile, cutoff), self)
+        lane, has_compacted = _history(Lens(invocation, self.settings, self.profile, cutoff, self.dropped), self)
         start = 0
         if self.limit and not invocation.skips_history:
             start = history_start(lane.messages, self.limit, self.settings.limit_unit(self.profile))
@@ -378,6 +394,9 @@ class ContentStage:
         assembly.new_rewrites = tuple(lane.rewrites)
         assembly.covered_positions_included = tuple(sorted(lane.covered))
         assembly.passes = self.compactor.passes
+        assembly.dropped = self.dropped
+        if start:
+            assembly.unlimited = (Piece(lane, 0, len(lane)),)
         return assembly
 
     @property
@@ -507,6 +526,8 @@ def _with_user_block(front: Piece, history: list[Piece], blocks: Blocks) -> tupl
             merged.add(
                 replace(message, content=in_front(block, message.content)), lane.kinds[place], lane.positions[place]
             )
+            if place in lane.sources:
+                merged.sources[0] = lane.sources[place]
             parts = [Piece(lane, start, place), Piece(merged, 0, 1), Piece(lane, place + 1, stop)]
             kept = [part for part in parts if part.stop > part.start]
             index = at + place - start

@@ -367,14 +367,18 @@ class ContentAssembler:
         found = find_summary(invocation, self.settings)
         cutoff = self._cutoff_of(found.boundary) if found is not None else NO_CUTOFF
         self._check_regular(cutoff)
-        lens = Lens(invocation, self.settings, self.profile, cutoff)
+        lens = Lens(invocation, self.settings, self.profile, cutoff, self._stage.dropped)
         view = self._view_for(lens, base)
         current = self._current_for(lens, view)
         open_lane = self._open_lane(current, view)
-        pieces = self._limited(self._pieces(view, current, open_lane))
+        everything = self._pieces(view, current, open_lane)
+        pieces = self._limited(everything)
         system_blocks, user_blocks = blocks_of(invocation, self.settings, found, self._stage.summary_formatter)
         head = self._head_for(invocation, base, system_blocks, system_suffix)
         assembly = compose(invocation, head, pieces, user_blocks=user_blocks, found=found)
+        assembly.dropped = self._stage.dropped
+        if pieces is not everything:
+            assembly.unlimited = tuple(everything)
         self._account(assembly, view, current, open_lane)
         return assembly
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from workbench.context.compact import Compactor, Rewrite, with_choices
 from workbench.context.select import (
+    DROPPED_NO_CONTENT,
+    DROPPED_PAIRING,
+    DROPPED_TRANSCRIPT,
     RULE_CURRENT_MESSAGE,
     RULE_CURRENT_TURN,
     RULE_PLAIN,
@@ -84,6 +87,8 @@ class Lane:
     """(position, rule) of covered events that are in all the same."""
     is_verbatim: bool = True
     """False when sanitising changed the number or the order of messages."""
+    sources: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Index of a message that was made of several events -> the positions of all of them."""
     measure: object = None
     """What tailoring knows about the messages, kept beside them so that it grows with them."""
     _users: list[int] = field(default_factory=list)
@@ -106,6 +111,7 @@ class Lane:
         self.messages += other.messages
         self.kinds += other.kinds
         self.positions += other.positions
+        self.sources.update((offset + i, positions) for i, positions in other.sources.items())
         self.rewrites += other.rewrites
         self.covered += other.covered
         self.is_verbatim = self.is_verbatim and other.is_verbatim
@@ -135,10 +141,14 @@ def arrange(entries: list[Entry], lens: Lens, *, ends_request: bool = True) -> l
     `ends_request` says that the last entry is the last of the whole request (ASM-HIST-05).
     """
     if lens.settings.tool_transcript_mode == "omit_previous_completed":
-        entries = _without_previous_rounds(entries, lens.invocation)
+        kept = _without_previous_rounds(entries, lens.invocation)
+        lens.dropped.compare(DROPPED_TRANSCRIPT, entries, kept)
+        entries = kept
     if _is_in_order(entries):
         return entries
-    return _results_behind_calls(_latest_round_closed(entries) if ends_request else entries)
+    arranged = _results_behind_calls(_latest_round_closed(entries) if ends_request else entries)
+    lens.dropped.compare(DROPPED_PAIRING, entries, arranged)
+    return arranged
 
 
 def _is_in_order(entries: Sequence[Entry]) -> bool:
@@ -356,6 +366,7 @@ class Projection:
         for entry in entries:
             messages = self._messages(entry)
             if not messages:
+                self.lens.dropped.note(entry.event, DROPPED_NO_CONTENT)
                 continue
             if self.anchors:
                 key = turn_key(entry.event)
@@ -387,6 +398,8 @@ class Projection:
                 lane.covered += [(one, entry.rule) for one in stored]
         is_current = entry.rule in (RULE_CURRENT_MESSAGE, RULE_CURRENT_TURN)
         spread = len(entry.choice_positions) == len(messages)
+        if entry.choice_positions and not spread and messages:
+            lane.sources[len(lane)] = tuple(dict.fromkeys(entry.choice_positions))
         for j, message in enumerate(messages):
             if message.role == TOOL:
                 kind = KIND_TOOL_RESULT
@@ -495,14 +508,16 @@ def merge_context_messages(lane: Lane) -> Lane:
     """Neighbouring context messages become one; ordinary user messages never do (ASM-HIST-12)."""
     merged = Lane(rewrites=lane.rewrites, covered=lane.covered)
     open_group = False
-    for message, kind, position in zip(lane.messages, lane.kinds, lane.positions, strict=True):
-        if not is_context_message(message):
-            open_group = False
-            merged.add(message, kind, position)
-        elif not open_group:
-            open_group = True
+    for i, (message, kind, position) in enumerate(zip(lane.messages, lane.kinds, lane.positions, strict=True)):
+        sources = lane.sources.get(i)
+        if not (open_group and is_context_message(message)):
+            open_group = is_context_message(message)
+            if sources:
+                merged.sources[len(merged)] = sources
             merged.add(message, kind, position)
         else:
+            place = len(merged) - 1
+            merged.sources[place] = (*merged.sources.get(place, merged.positions[-1:]), *(sources or (position,)))
             last = merged.messages[-1]
             merged.messages[-1] = replace(
                 last,

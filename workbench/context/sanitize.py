@@ -52,6 +52,8 @@ def sanitize_assembly(assembly: Assembly, tools: Sequence[ToolSpec] = ()) -> Ass
     if all(map(_is, messages, assembly.messages)) and len(messages) == len(assembly):
         return assembly
     lane = lane_of(messages, sources, assembly.kinds, assembly.positions)
+    merged = assembly.merged_positions
+    lane.sources = {i: merged[source] for i, source in enumerate(sources) if source in merged}
     summary = assembly.summary
     if summary is not None:
         summary = replace(summary, message_index=sources.index(summary.message_index))
@@ -70,6 +72,7 @@ def sanitized_lane(lane: Lane, schemas: Schemas) -> Lane:
     messages, sources = _sanitized(lane.messages, schemas)
     clean = lane_of(messages, sources, lane.kinds, lane.positions)
     clean.rewrites, clean.covered = lane.rewrites, lane.covered
+    clean.sources = {i: lane.sources[source] for i, source in enumerate(sources) if source in lane.sources}
     clean.is_verbatim = False
     users = set(lane.users())
     clean.set_users(i for i, source in enumerate(sources) if source in users)

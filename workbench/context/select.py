@@ -8,6 +8,7 @@ invocation (resume tail) and covered calls whose results are still needed (pair 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -34,6 +35,11 @@ RULE_CURRENT_MESSAGE = "current_message"
 RULE_RESUME_TAIL = "resume_tail"
 RULE_REPAIRED_CALL = "repaired_call"
 RULE_ANCHOR = "anchor"
+
+# By which step a selected event left the request again.
+DROPPED_TRANSCRIPT = "tool_transcript"
+DROPPED_PAIRING = "pairing"
+DROPPED_NO_CONTENT = "no_content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,39 @@ def is_eligible(event: Event) -> bool:
 
 
 @dataclass(slots=True)
+class DropNotes:
+    """Which selected events a later step left out, or left without their calls; nothing about those that are in."""
+
+    steps: dict[str, str] = field(default_factory=dict)
+    """Event id -> the step, in this request or an earlier one."""
+    changed: list[str] = field(default_factory=list)
+    """Event ids in the order in which their step was noted; only grows."""
+
+    def note(self, event: Event, step: str) -> None:
+        """A step left out this event."""
+        if self.steps.get(event.id) != step:
+            self.steps[event.id] = step
+            self.changed.append(event.id)
+
+    def compare(self, step: str, before: Iterable[Entry], after: Iterable[Entry]) -> None:
+        """Note what a step left out of some entries: whole events, single messages, calls."""
+        n_messages: Counter[int] = Counter()
+        with_calls: set[int] = set()
+        for entry in after:
+            if entry.choice_positions:
+                n_messages.update(entry.choice_positions)
+            else:
+                n_messages[entry.position] += len(entry.event.messages)
+            if is_call(entry.event):
+                with_calls.add(entry.position)
+        for entry in before:
+            position = entry.position
+            is_bare = is_call(entry.event) and position not in with_calls
+            if is_bare or n_messages[position] < len(entry.event.messages):
+                self.note(entry.event, step)
+
+
+@dataclass(slots=True)
 class Lens:
     """One invocation's way of looking at events: its filters, its cutoff, its own message."""
 
@@ -148,6 +187,7 @@ class Lens:
     settings: AgentSettings
     profile: Profile
     cutoff: Cutoff = NO_CUTOFF
+    dropped: DropNotes = field(default_factory=DropNotes)
     timeline: str = field(init=False)
     branches: str = field(init=False)
 

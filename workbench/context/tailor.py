@@ -100,7 +100,9 @@ def valid_form(message: Message) -> Message | None:
         return None
     if message.content:
         return message
-    if message.content_parts or message.tool_calls or message.reasoning_content:
+    # A tool may answer with an empty text. Its call stays, so its result has to stay too (ASM-TLR-08).
+    is_answer = message.role == TOOL and bool(message.tool_id)
+    if message.content_parts or message.tool_calls or message.reasoning_content or is_answer:
         return replace(message, content=_BLANK)
     return None
 

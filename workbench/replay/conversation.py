@@ -27,6 +27,7 @@ from workbench.model.client import Model
 from workbench.model.types import EMPTY_MESSAGE, Message, Request, Response, ToolCall
 from workbench.model.windows import lookup_model_context_window
 from workbench.recordings.types import Conversation, RecordedRequest, is_answer, is_tool_round
+from workbench.replay.audit import Audit
 from workbench.replay.cache import part_text, tools_text
 from workbench.replay.loop import VirtualLoop
 from workbench.replay.meter import CallFacts, CallMeter
@@ -224,6 +225,7 @@ class ConversationReplay:
         self._window = _known_window(config, conversation)
         self._on_sent = on_sent
         self._rewritten: dict[tuple[str, str], int] = {}
+        self._audit = Audit(conversation.id, config, self._trace.rows["coverage"], self._trace.rows["violations"])
         self._source: Model = summary_model(config, self._billing)
 
     def run(self) -> ConversationTrace:
@@ -252,6 +254,7 @@ class ConversationReplay:
         script = Script(self._loop, service)
         for event in conversation.seed_events:
             await script.append(session, event)
+        self._audit.on_session(session)
         runner = self._runner(service, script)
         for request in conversation.requests:
             await self._replay_request(request, runner, service, script, key)
@@ -303,7 +306,11 @@ class ConversationReplay:
                 return
             await self._loop.sleep_until(request.message.time_ns)
             script.begin(request)
-        options = RunOptions(request_id=request.message.request_id or request.id)
+        options = RunOptions(
+            request_id=request.message.request_id or request.id,
+            # What is recorded of this run is the run's own, so that a summary in its middle spares its newest round.
+            invocation_id=request.message.invocation_id,
+        )
         async for _ in runner.run(key.user_id, key.session_id, request.message.message, options):
             pass
         if script.has_rest:  # what is recorded behind the final answer; a run that failed leaves more
@@ -330,6 +337,7 @@ class ConversationReplay:
         )
         rows.append(self._meter.row(facts, sent))
         self._note_rewrites(sent, len(rows) - 1)
+        self._audit.on_call(len(rows) - 1, sent, self._meter.n_shared)
         if self._on_sent is not None:
             self._on_sent(facts, sent)
         if facts.call == self._until_call:
@@ -384,6 +392,7 @@ class ConversationReplay:
 
     def on_attempt(self, attempt: SummaryAttempt) -> None:
         """A summary was written or copied, or failed."""
+        self._audit.on_attempt(attempt)
         rows = self._trace.rows["summaries"]
         call, summary = attempt.report.call, attempt.summary
         text = summary.summary if summary is not None else ""

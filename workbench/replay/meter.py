@@ -80,6 +80,8 @@ class CallMeter:
         self._per_message = per_message
         self._per_request = per_request
         self._previous = Request()
+        self.n_shared = 0
+        """Leading messages that the last request shares with the one before it."""
         self._tools: tuple[ToolSpec, ...] = ()
         self._tools_text = ""
         self._parts: dict[int, _Part] = {}
@@ -100,7 +102,7 @@ class CallMeter:
         request, assembly = sent.request, sent.assembly
         same_tools = request.tools == self._tools
         n_previous = self._previous.n_messages
-        n_shared = self._n_shared(sent) if same_tools else 0
+        n_shared = self.n_shared = self._n_shared(sent) if same_tools else 0
         if not same_tools:
             self._tools, self._tools_text = request.tools, tools_text(request.tools)
         parts = [self._part(message) for message in request.messages_from(n_shared)]

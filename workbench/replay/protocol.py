@@ -8,7 +8,7 @@ one request after the other, looking only at what stands behind the messages tha
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, Message
@@ -240,10 +240,10 @@ class OpenCalls:
             else:
                 del self._waiting[call_id]
 
-    def among(self, positions: Sequence[tuple[int, int]]) -> tuple[str, ...]:
-        """Ids of the calls that wait, and whose position lies in one of these half-open ranges."""
+    def among(self, is_covered: Callable[[int], bool]) -> tuple[str, ...]:
+        """Ids of the calls that wait, and whose position is covered."""
         return tuple(
             call_id
             for call_id, callers in self._waiting.items()
-            if any(start <= position < stop for position, _ in callers for start, stop in positions)
+            if any(is_covered(position) for position, _ in callers)
         )

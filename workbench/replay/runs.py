@@ -84,6 +84,8 @@ SELECT
     (SELECT max(prompt_tokens) FROM calls) AS peak_prompt_tokens,
     (SELECT CASE WHEN count("window") = 0 THEN NULL ELSE count(*) FILTER (overflow) END FROM calls) AS overflow_calls,
     (SELECT coalesce(sum(request_tokens + completion_tokens), 0) FROM summaries) AS summary_tokens,
+    (SELECT count(*) FROM violations WHERE kind = 'protocol') AS protocol_violations,
+    (SELECT count(*) FROM violations WHERE kind = 'coverage') AS coverage_violations,
     (SELECT coalesce(sum(prefix_tokens), 0) FROM summaries) AS summary_prefix_tokens,
     (SELECT sum(prefix_tokens) FROM calls) AS prefix_tokens,
     (SELECT sum(prefix_tokens) / nullif(sum(reusable_tokens), 0) FROM calls

@@ -1,7 +1,7 @@
 """The tables of a trace: what a replay writes down, column by column.
 
 In: nothing. Out: `TABLES`, the one description that the run file, the data frames, `workbench sql` and the
-README share. A trace row is a plain tuple in column order. Implements WB-RPL-03 to -06, -11 and -19.
+README share. A trace row is a plain tuple in column order. Implements WB-RPL-03 to -06, -11, -13, -18 and -19.
 """
 
 from __future__ import annotations
@@ -160,7 +160,36 @@ COMPACTIONS = _table(
     ("tokens_after", "INTEGER", "by the compaction counter"),
 )
 
-TABLES = {table.name: table for table in (CONVERSATIONS, CALLS, CHECKS, SUMMARIES, COMPACTIONS)}
+COVERAGE = _table(
+    "coverage",
+    "One row per range of events that came into another state with a call; each event has its last row's state.",
+    _CONVERSATION,
+    ("call", "INTEGER", "first call with this state"),
+    (
+        "first_position",
+        "INTEGER",
+        "first event of the range; events count from 0 in the order in which they were stored",
+    ),
+    ("last_position", "INTEGER", "last event of the range"),
+    ("event_id", "VARCHAR", "the first event; null for one that no run saw"),
+    ("state", "VARCHAR", "raw, covered, covered_cut, raw_and_covered, rewritten, dropped, hidden; lost is a violation"),
+    ("detail", "VARCHAR", "the rule, the step or the filter; empty where the state says it all"),
+)
+
+VIOLATIONS = _table(
+    "violations",
+    "One row per fault of a request, at the first call that has it: of the engine, or of a configuration.",
+    _CONVERSATION,
+    ("call", "INTEGER", "the call"),
+    ("kind", "VARCHAR", "protocol: a provider may refuse it; coverage: an event is lost, or there twice"),
+    ("rule", "VARCHAR", "what is broken"),
+    ("message", "INTEGER", "index of the message in the request; null when it's about something missing"),
+    ("event_id", "VARCHAR", "the stored event behind it; null without one"),
+    ("step", "VARCHAR", "the step that did it: selection, projection, injection, compaction, tailoring, ..."),
+    ("detail", "VARCHAR", "the tool call id, or the role"),
+)
+
+TABLES = {table.name: table for table in (CONVERSATIONS, CALLS, CHECKS, SUMMARIES, COMPACTIONS, COVERAGE, VIOLATIONS)}
 
 # Causes of a prefix break (WB-CACHE-03), in the words of the trace.
 BREAK_CAUSES = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from workbench.model.types import Request
+from workbench.session.types import Event
 
 EVENT_THRESHOLD = "event_threshold"
 TOKEN_THRESHOLD = "token_threshold"  # noqa: S105 - the name of a trigger, no secret
@@ -91,6 +92,10 @@ class Call:
     """[py] Source rounds left out of a fork."""
     requests: tuple[Request, ...] = ()
     """[py] The requests that reached the model, in order."""
+    events: tuple[Event, ...] = ()
+    """[py] The stored events that the summary is made of, the previous summary aside."""
+    event_texts: tuple[str, ...] = ()
+    """[py] The conversation text of each, as it stands in a standalone request that cuts nothing."""
     finish_reason: str = ""
     """[py] Why the model stopped, as the provider said."""
 

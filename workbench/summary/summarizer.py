@@ -492,8 +492,17 @@ class Summarizer:
         except Exception as error:
             await self._emit_report(ctx, error)
             raise
+        self._note_source(ctx, source)
         await self._emit_report(ctx, None)
         return ctx, text
+
+    @staticmethod
+    def _note_source(ctx: CallContext, source: Source) -> None:
+        """Say which events the summary is made of, after fitting may have left some out."""
+        report, applied = report_from_context(ctx), applied_view_from_context(ctx)
+        if report is not None:
+            report.call.events = tuple(source.events) if applied is None else applied.stored_events(source.events)
+            report.call.event_texts = tuple(source.event_texts)
 
     async def _emit_report(self, ctx: CallContext, error: Exception | None) -> None:
         """Hand a copy of the report to the hook; what the hook raises is only logged (SUM-REP-07)."""
