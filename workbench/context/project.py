@@ -517,7 +517,8 @@ def merge_context_messages(lane: Lane) -> Lane:
             merged.add(message, kind, position)
         else:
             place = len(merged) - 1
-            merged.sources[place] = (*merged.sources.get(place, merged.positions[-1:]), *(sources or (position,)))
+            before = merged.sources.get(place, merged.positions[-1:])
+            merged.sources[place] = tuple(dict.fromkeys((*before, *(sources or (position,)))))
             last = merged.messages[-1]
             merged.messages[-1] = replace(
                 last,

@@ -80,12 +80,16 @@ class Audit:
             return
         known, self._known = self._known, {}
         for violation in sorted(found):
-            message = sent.request.messages[violation.message] if violation.message >= 0 else None
-            about: Hashable = id(message) if message is not None else sent.invocation.request_id
-            key = (violation.rule, violation.detail, about)
+            index = violation.message if violation.message >= 0 else None
+            message = sent.request.messages[violation.message] if index is not None else None
+            event = self._event_at(index, sent) if index is not None else self._asked
+            key = (violation.rule, violation.detail, event.id if event is not None else id(message))
             self._known[key] = message
             if key not in known:
-                self._write_protocol(call, sent, turn, violation)
+                if violation.rule == "open_call_covered":
+                    event = None
+                step = step_of(violation, sent, turn, self._rules)
+                self._write(call, "protocol", violation.rule, index, event, step, violation.detail)
 
     def _cover(self, call: int, sent: SentRequest) -> None:
         spans, broken = self.coverage.observe(sent)
@@ -135,14 +139,6 @@ class Audit:
         return RunningTurn(invocation.message, self._calls.among(self.coverage.is_covered))
 
     # --- rows ----------------------------------------------------------------------------------------
-
-    def _write_protocol(self, call: int, sent: SentRequest, turn: RunningTurn, violation: ProtocolViolation) -> None:
-        index = violation.message if violation.message >= 0 else None
-        event = self._event_at(index, sent) if index is not None else None
-        if violation.rule == "no_current_message":
-            event = self._asked
-        step = step_of(violation, sent, turn, self._rules)
-        self._write(call, "protocol", violation.rule, index, event, step, violation.detail)
 
     def _write(
         self, call: int, kind: str, rule: str, message: int | None, event: Event | None, step: str, detail: str

@@ -555,7 +555,7 @@ class _View:
 
     def step_of(self, rule: str, position: int) -> str:
         """The step that broke a rule."""
-        if rule == "twice":
+        if rule == "twice" or position in self.tracker.rules:
             return "selection"
         if rule != "lost":
             whole = self.tracker.assembled_messages.at.get(position)
