@@ -101,6 +101,12 @@ OLD = [event(1, user("q1"), request="old"), event(2, say("a1"), request="old")]
 NOW = [event(3, user("q2")), event(4, call("c")), event(5, result("c"))]
 
 
+def with_ids(tracker: CoverageTracker) -> list[Any]:
+    """The states of the events that have an id."""
+    pairs = zip(tracker.stored.events, tracker.states, strict=True)
+    return [state for stored, state in pairs if stored is not None and stored.id]
+
+
 # --- the states ---------------------------------------------------------------------------------------
 
 
@@ -399,7 +405,8 @@ def test_following_calls_agrees_with_a_look_at_the_last_one(seed: int, wildness:
         for one in attempts:
             fresh.add_attempt(one)
         fresh.observe(sent)
-        assert tracker.states == fresh.states
+        # Steps are noted by event id, so of events without one they say nothing sure.
+        assert with_ids(tracker) == with_ids(fresh)
 
 
 def traced(recordings: Recordings, **values: Any) -> ConversationTrace:

@@ -233,3 +233,18 @@ def test_provenance_names_profile_source_and_both_counters():
     assert billing_counter(RUNS["today"]) == "o200k_base"
     assert summary_source(RUNS["no summary"]) is None
     assert window_of(RUNS["today"]) == 16_000
+
+
+def test_faults_show_in_the_table_and_in_the_sentence_only_where_there_are_any():
+    """WB-RPL-13, WB-RPL-18: counts only when not zero, and where to look first."""
+    assert not {"protocol faults", "coverage faults"} & {column.title for column in overview(RUNS).columns}
+    row = {"conversation": "c7", "call": 3, "kind": "protocol", "rule": "unanswered_call", "step": "tailoring"}
+    bad = replace(RUNS["today"], tables={**RUNS["today"].tables, "violations": [row]})
+    bad = with_facts(bad, protocol_violations=2, coverage_violations=0)
+    view = overview({**RUNS, "today": bad})
+    titles = [column.title for column in view.columns]
+    assert "coverage faults" not in titles
+    cell = next(one for one in view.rows if one.name == "today").cells[titles.index("protocol faults")]
+    assert (cell.text, cell.needs_action) == ("2", True)
+    assert "; 2 protocol faults, first unanswered_call by tailoring in “c7”, call 3." in sentence(bad, None)
+    assert "fault" not in sentence(RUNS["today"], None)

@@ -57,6 +57,15 @@ class Column:
     measure: Callable[[RunLike, RunLike | None], Cell]
     fact: str = ""
     """A column of one fact is left out when no run knows it; without a fact it always stands."""
+    is_fault: bool = False
+    """It is left out also when the fact is 0 in every run."""
+
+    def stands(self, runs: Iterable[RunLike]) -> bool:
+        """The column has something to say about these runs."""
+        if not self.fact:
+            return True
+        values = [run.facts.get(self.fact) for run in runs]
+        return any(values) if self.is_fault else any(value is not None for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,7 @@ def overview(runs: Runs, *, today: str | None = None) -> Overview:
     current = next((run for run in runs.values() if run.name == (today or "today")), None)
     best = _best(ordered)
     tagged = (("recommended", best), ("baseline", baseline), ("today", current))
-    columns = tuple(c for c in _COLUMNS if not c.fact or any(run.facts.get(c.fact) is not None for run in ordered))
+    columns = tuple(column for column in _COLUMNS if column.stands(ordered))
     return Overview(
         heading=_heading(ordered, best, baseline, current),
         rule=_rule(ordered, baseline),
@@ -250,6 +259,16 @@ def _peak(run: RunLike, reference: RunLike | None) -> Cell:
     return Cell(number(peak), f"{peak:,}{share_of_window}", needs_action=_overflows(run))
 
 
+def _faults(fact: str) -> Callable[[RunLike, RunLike | None], Cell]:
+    def measure(run: RunLike, reference: RunLike | None) -> Cell:
+        faults = run.facts.get(fact)
+        if faults is None:
+            return Cell(UNKNOWN, _NOT_MEASURED)
+        return Cell(number(faults), f"{faults:,}", needs_action=faults > 0)
+
+    return measure
+
+
 def _overflow(run: RunLike, reference: RunLike | None) -> Cell:
     calls = run.facts.get("overflow_calls")
     if calls is None:
@@ -281,6 +300,20 @@ _COLUMNS = (
     ),
     Column("overflow", "calls whose prompt exceeds the context window", _overflow),
     Column(
+        "protocol faults",
+        "faults for which a provider may refuse a request, each counted at its first call",
+        _faults("protocol_violations"),
+        "protocol_violations",
+        is_fault=True,
+    ),
+    Column(
+        "coverage faults",
+        "events that are neither in a request nor in its summary, or in both without a rule",
+        _faults("coverage_violations"),
+        "coverage_violations",
+        is_fault=True,
+    ),
+    Column(
         "facts kept",
         "needed-fact recall",
         _plain("needed_fact_recall", "too few needed facts", share),
@@ -301,9 +334,9 @@ def sentence(run: RunLike, baseline: RunLike | None) -> str:
         return f"{name} made no model call."
     size = f"{counted(prompt, 'prompt token')}, peak {number(peak)}"
     if is_baseline(run):
-        return f"{name} sends the whole history: {size}{_overflow_words(run)}."
+        return f"{name} sends the whole history: {size}{_overflow_words(run)}{_fault_words(run)}."
     change = _change(run, baseline) or f": {size}"
-    return f"{name} {_activity(run)}{change}{_overflow_words(run)}."
+    return f"{name} {_activity(run)}{change}{_overflow_words(run)}{_fault_words(run)}."
 
 
 def _activity(run: RunLike) -> str:
@@ -345,6 +378,23 @@ def _change(run: RunLike, baseline: RunLike | None) -> str:
 def _overflow_words(run: RunLike) -> str:
     overflow = run.facts.get("overflow_calls")
     return f"; {number(overflow)} of {counted(run.facts.get('calls') or 0, 'call')} overflow" if overflow else ""
+
+
+def _fault_words(run: RunLike) -> str:
+    """How many faults its requests have, and where to look first; empty without any."""
+    facts = run.facts
+    counts = [
+        counted(n, f"{kind} fault") for kind in ("protocol", "coverage") if (n := facts.get(f"{kind}_violations") or 0)
+    ]
+    if not counts:
+        return ""
+    row = next(iter(run.rows("violations")), None)
+    first = (
+        f", first {row['rule']} by {row['step']} in {quoted(str(row['conversation']))}, call {row['call']}"
+        if row
+        else ""
+    )
+    return f"; {listed(counts)}{first}"
 
 
 def _heading(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, current: RunLike | None) -> str:
