@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from workbench.model.types import ContentPart, Message, ToolCall, response_of
 from workbench.replay.protocol import (
     ModelRules,
-    OpenCalls,
     ProtocolChecker,
     ProtocolViolation,
     RunningTurn,
     holds,
     violations_of,
 )
+from workbench.session.open_calls import OpenCalls
 from workbench.session.types import Event
 
 ASK = Message(role="user", content="订单 7731 到哪了？")
@@ -106,7 +106,7 @@ def event(message: Message, *, request: str = "r1", branch: str = "main", done: 
 def waiting(*events: Event, covered: int | None = None) -> tuple[str, ...]:
     calls = OpenCalls()
     for position, one in enumerate(events):
-        calls.add(position, one)
+        calls.step(position, one)
     return calls.among(lambda position: position < (len(events) if covered is None else covered))
 
 

@@ -17,13 +17,13 @@ from workbench.model.types import Message
 from workbench.replay.coverage import CoverageTracker
 from workbench.replay.protocol import (
     ModelRules,
-    OpenCalls,
     ProtocolChecker,
     ProtocolViolation,
     RunningTurn,
     violations_of,
 )
 from workbench.service.summaries import SummaryAttempt
+from workbench.session.open_calls import OpenCalls
 from workbench.session.types import Event, Session
 
 _KIND_STEPS = {
@@ -130,7 +130,7 @@ class Audit:
         for position in range(self._n_seen, len(events)):
             event = events[position]
             if event is not None:
-                self._calls.add(position, event)
+                self._calls.step(position, event)
         self._n_seen = len(events)
         if invocation is not self._invocation:
             self._invocation, self._asked = invocation, None

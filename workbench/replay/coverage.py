@@ -341,8 +341,8 @@ class CoverageTracker:
     """What it held before the history limit; empty when that cut nothing."""
     summaries: list[_Version] = field(default_factory=list)
     """The summaries in it."""
-    rewrites: dict[str, dict[str, Rewrite]] = field(default_factory=dict)
-    """Call id -> event id -> the latest form that compaction gave to the result."""
+    rewrites: dict[str, dict[tuple[str, int], Rewrite]] = field(default_factory=dict)
+    """Call id -> (event id, pass) -> the latest form that this pass gave to the result."""
     rules: dict[int, str] = field(default_factory=dict)
     """Position -> why selection brought a covered event back."""
     _readings: SummaryReadings = field(default_factory=SummaryReadings)
@@ -364,7 +364,7 @@ class CoverageTracker:
         touched |= self._take_in_rules(sent)
         touched |= self._take_in_drops(sent)
         for one in sent.assembly.new_rewrites:
-            self.rewrites.setdefault(one.tool_call_id, {})[one.event_id] = one
+            self.rewrites.setdefault(one.tool_call_id, {})[one.event_id, one.by_pass] = one
         filters = _filters_of(sent.invocation, self.settings)
         if filters != self._filters:
             self._filters = filters
@@ -529,11 +529,11 @@ class _View:
     def _pass_of(self, event_id: str, call_id: str, messages: Sequence[Message]) -> int:
         """The pass whose form of a result is among the messages, -1 for none."""
         forms = self.tracker.rewrites.get(call_id, {})
-        own = forms.get(event_id)
+        own = [form for by_pass in PASSES if (form := forms.get((event_id, by_pass))) is not None]
         # Where several events were merged, a form goes by the first one's id (ASM-HIST-06).
-        for rewrite in (own,) if own is not None else reversed(forms.values()):
-            if any(rewrite.message.content in message.content for message in messages):
-                return rewrite.by_pass
+        for form in own or [*forms.values()][::-1]:
+            if any(form.message.content in message.content for message in messages):
+                return form.by_pass
         return -1
 
     def _left_by(self, position: int, n_messages: int) -> str:

@@ -8,12 +8,10 @@ one request after the other, looking only at what stands behind the messages tha
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, Message
-from workbench.session.rounds import call_ids, is_call, is_result, result_ids
-from workbench.session.types import Event
 
 PROTOCOL_RULES = {
     "unanswered_call": "a call has no result directly behind it",
@@ -192,58 +190,3 @@ def _start_of_round(messages: Sequence[Message], index: int) -> int:
     while index and messages[index - 1].role == TOOL:
         index -= 1
     return index - 1 if index and messages[index - 1].tool_calls else index
-
-
-# --- calls that wait ----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class OpenCalls:
-    """Which stored calls wait for a result that may still come.
-
-    A call waits until its result is stored, until its request ends with a final answer, or until the user goes on
-    with another request on the same branch: then nobody will answer it any more.
-    """
-
-    _waiting: dict[str, list[tuple[int, Event]]] = field(default_factory=dict)
-
-    def add(self, position: int, event: Event) -> None:
-        """The next stored event."""
-        if is_call(event):
-            for call_id in call_ids(event):
-                if call_id:
-                    self._waiting.setdefault(call_id, []).append((position, event))
-            return
-        if not self._waiting:
-            return
-        if is_result(event):
-            for call_id in result_ids(event):
-                callers = self._waiting.get(call_id)
-                if callers:
-                    callers.pop()
-                    if not callers:
-                        del self._waiting[call_id]
-        elif event.response is not None and (event.response.is_final or event.response.is_user_message):
-            self._end(event)
-
-    def _end(self, event: Event) -> None:
-        is_user = event.response is not None and event.response.is_user_message
-        for call_id, callers in list(self._waiting.items()):
-            left = [
-                (position, call)
-                for position, call in callers
-                if (call.request_id == event.request_id) == is_user
-                or (is_user and (call.branch, call.filter_key) != (event.branch, event.filter_key))
-            ]
-            if left:
-                self._waiting[call_id] = left
-            else:
-                del self._waiting[call_id]
-
-    def among(self, is_covered: Callable[[int], bool]) -> tuple[str, ...]:
-        """Ids of the calls that wait, and whose position is covered."""
-        return tuple(
-            call_id
-            for call_id, callers in self._waiting.items()
-            if any(is_covered(position) for position, _ in callers)
-        )

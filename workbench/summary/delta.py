@@ -15,6 +15,7 @@ from typing import Protocol
 from workbench.call import CallContext
 from workbench.model.types import ASSISTANT, Message
 from workbench.profiles import SEED, Profile
+from workbench.session.open_calls import OpenCalls
 from workbench.session.scope import counts_for_full_session, delta_events, event_matches, in_scope
 from workbench.session.shared_log import SharedLog
 from workbench.session.types import (
@@ -66,6 +67,7 @@ class DeltaSession(Session):
         chosen: list[Event] | None,
         head: Event | None,
         counts_head: bool,
+        end: int | None = None,
     ) -> None:
         self._events: SharedLog[Event] | None = None
         super().__init__(
@@ -82,7 +84,7 @@ class DeltaSession(Session):
         """Key that the summary is stored under; selects the delta and narrows the input."""
         self.start = start
         """Absolute position in `live` where the delta starts."""
-        self.end = live.end_position
+        self.end = live.end_position if end is None else end
         """Absolute position behind the delta."""
         self.head = head
         """The synthetic previous summary, None on a first run."""
@@ -169,6 +171,9 @@ def delta_session(
     start, chosen = _delta_range(live, boundary)
     if chosen is not None and filter_key:
         chosen = [event for event in chosen if event_matches(event, filter_key)]
+    end = live.end_position
+    if not profile.reference_quirks:
+        end, chosen = _before_open_calls(live, start, chosen, filter_key)
     return DeltaSession(
         live,
         filter_key=filter_key,
@@ -177,7 +182,24 @@ def delta_session(
         chosen=chosen,
         head=previous_summary_event(previous_summary, now_ns=now_ns) if previous_summary else None,
         counts_head=profile.count_previous_summary,
+        end=end,
     )
+
+
+def _before_open_calls(
+    live: Session, start: int, chosen: list[Event] | None, filter_key: str
+) -> tuple[int, list[Event] | None]:
+    """Where the delta ends: in front of the first call of this branch that may still get its result (BUG-10)."""
+    end = live.end_position
+    waiting = [
+        (at, event) for at, event in OpenCalls.of(live) if start <= at < end and event_matches(event, filter_key)
+    ]
+    if not waiting:
+        return end, chosen
+    first, call = min(waiting, key=lambda one: one[0])
+    if chosen is None:
+        return first, None
+    return first, chosen[: next((i for i, event in enumerate(chosen) if event is call), len(chosen))]
 
 
 def _delta_range(live: Session, boundary: SummaryBoundary | None) -> tuple[int, list[Event] | None]:
