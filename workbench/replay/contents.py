@@ -8,12 +8,11 @@ event has in the request at hand. Work is proportional to what changed between t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from workbench.agent.flow import SentRequest
 from workbench.context.assemble import Piece
-from workbench.context.project import Lane
 from workbench.context.tailor import valid_form
 from workbench.model.types import Message
 from workbench.session.types import Event, Session
@@ -86,6 +85,11 @@ class StoredEvents:
             return (self._segments[0][1],)
         return tuple(self._segments)
 
+    @property
+    def offset(self) -> int | None:
+        """What turns the session's positions into ours, if it's the same for all of them."""
+        return self._segments[0][1] if len(self._segments) == 1 else None
+
     def place_of(self, position: int) -> int:
         """Our position for one of the session's."""
         segments = self._segments
@@ -114,46 +118,53 @@ class Presence:
     _pieces: Sequence[Piece] = ()
     _meaning: object = None
 
-    def update(self, pieces: Sequence[Piece], place_of: Callable[[int], int], shift: int, meaning: object) -> set[int]:
+    def update(self, pieces: Sequence[Piece], stored: StoredEvents, shift: int) -> set[int]:
         """Take in the next request; the positions whose messages changed.
 
         Args:
-            place_of: From the session's positions to ours.
             shift: From the lanes' positions to the session's.
-            meaning: Differs from the last call's when positions in the lanes mean other events than they did.
         """
         touched: set[int] = set()
         old = self._pieces
-        if meaning != self._meaning:
+        meaning = (shift, stored.shifts, self.valid_only)
+        if meaning != self._meaning:  # positions in the lanes mean other events than they did
             touched.update(self.at)
             self.at, old, self._meaning = {}, (), meaning
-        for lane, start, stop in _without(old, pieces):
-            for position, message in self._entries(lane, start, stop, place_of, shift):
+        at = self.at
+        for piece in _without(old, pieces):
+            for position, message in self._entries(piece, stored, shift):
                 touched.add(position)
-                left = [one for one in self.at.get(position, ()) if one is not message]
+                left = [one for one in at.get(position, ()) if one is not message]
                 if left:
-                    self.at[position] = left
+                    at[position] = left
                 else:
-                    self.at.pop(position, None)
-        for lane, start, stop in _without(pieces, old):
-            for position, message in self._entries(lane, start, stop, place_of, shift):
+                    at.pop(position, None)
+        for piece in _without(pieces, old):
+            for position, message in self._entries(piece, stored, shift):
                 touched.add(position)
-                self.at.setdefault(position, []).append(message)
+                if position in at:
+                    at[position].append(message)
+                else:
+                    at[position] = [message]
         self._pieces = pieces
         return touched
 
-    def _entries(
-        self, lane: Lane, start: int, stop: int, place_of: Callable[[int], int], shift: int
-    ) -> Iterator[tuple[int, Message]]:
-        messages, positions, sources = lane.messages, lane.positions, lane.sources
+    def _entries(self, piece: Piece, stored: StoredEvents, shift: int) -> Iterator[tuple[int, Message]]:
+        """Position and message, one after the other; a message of several events comes once for each."""
+        lane, start, stop = piece
+        if not lane.sources and not self.valid_only and stored.offset is not None:
+            offset = stored.offset + shift
+            places = lane.positions[start:stop]
+            yield from (
+                (at + offset, one) for at, one in zip(places, lane.messages[start:stop], strict=True) if at >= 0
+            )
+            return
         for i in range(start, stop):
-            if positions[i] < 0 or (self.valid_only and valid_form(messages[i]) is None):
+            message = lane.messages[i]
+            if lane.positions[i] < 0 or (self.valid_only and valid_form(message) is None):
                 continue
-            if i in sources:
-                for position in sources[i]:
-                    yield place_of(position + shift), messages[i]
-            else:
-                yield place_of(positions[i] + shift), messages[i]
+            for position in lane.sources.get(i, lane.positions[i : i + 1]):
+                yield stored.place_of(position + shift), message
 
 
 def sent_pieces(sent: SentRequest) -> Sequence[Piece]:

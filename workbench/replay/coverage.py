@@ -85,6 +85,8 @@ State = tuple[str, str]
 class _Chain:
     """One summary that was updated again and again: each version was made of the one before and of new events."""
 
+    key: str
+    """The filter key that it is stored under; copies under another key point into it."""
     parent: tuple[_Chain, int] | None = None
     """The chain and version that the first version was made of."""
     added: list[list[int]] = field(default_factory=list)
@@ -132,11 +134,11 @@ class SummaryReadings:
             if source is not None:
                 known.append(_Version(summary, source.chain, source.number))
             return
-        chain = _Chain()
+        chain = _Chain(key)
         if known:
             last = known[-1]
-            is_own = last.number == len(last.chain.added) - 1 and not self._is_shared(last.chain, key)
-            chain = last.chain if is_own else _Chain((last.chain, last.number))
+            is_newest = last.number == len(last.chain.added) - 1
+            chain = last.chain if last.chain.key == key and is_newest else _Chain(key, (last.chain, last.number))
         call = attempt.report.call
         texts = dict(zip(map(id, call.events), call.event_texts, strict=False))
         events = [event for event in call.events if stored.find(event) is not None]
@@ -151,14 +153,6 @@ class SummaryReadings:
             if other != key and versions and versions[-1].summary.summary == summary.summary:
                 return versions[-1]
         return None
-
-    def _is_shared(self, chain: _Chain, key: str) -> bool:
-        return any(
-            version.chain is chain
-            for other, versions in self._versions.items()
-            if other != key
-            for version in versions[-1:]
-        )
 
     def behind(self, sent: SentRequest) -> list[_Version]:
         """The versions of the summaries in a request: one, or several that were joined."""
@@ -405,14 +399,13 @@ class CoverageTracker:
         return touched
 
     def _take_in_request(self, sent: SentRequest) -> set[int]:
-        assembly, place_of = sent.assembly, self.stored.place_of
-        meaning = (assembly.shift, self.stored.shifts)
+        assembly, stored = sent.assembly, self.stored
         is_cut = sent.kept is not None
         self.sent_messages.valid_only = is_cut
-        touched = self.sent_messages.update(sent_pieces(sent), place_of, assembly.shift, (meaning, is_cut))
+        touched = self.sent_messages.update(sent_pieces(sent), stored, assembly.shift)
         # What tailoring or the history limit left out is looked for only where they were at work.
-        touched |= self.assembled_messages.update(assembly.pieces if is_cut else (), place_of, assembly.shift, meaning)
-        return touched | self.unlimited_messages.update(assembly.unlimited, place_of, assembly.shift, meaning)
+        touched |= self.assembled_messages.update(assembly.pieces if is_cut else (), stored, assembly.shift)
+        return touched | self.unlimited_messages.update(assembly.unlimited, stored, assembly.shift)
 
     def _take_in_summaries(self, sent: SentRequest) -> set[int]:
         old, new = self.summaries, self._readings.behind(sent)
@@ -469,15 +462,23 @@ class _View:
         tracker = self.tracker
         event = tracker.stored.events[position]
         messages = tracker.sent_messages.at.get(position)
-        levels = [version.chain.level(position, version.number) for version in tracker.summaries]
-        level = _WHOLE if _WHOLE in levels else max(levels, default=0)
-        if event is None or not any(start <= position < stop for start, stop in self._shown):
+        level = 0
+        for version in tracker.summaries:
+            own = version.chain.level(position, version.number)
+            level = own if not level or own == _WHOLE else level
+        if event is None or not self._is_shown(position):
             return (COVERED if level == _WHOLE else COVERED_CUT, "") if level else self._gone(position), ""
         if messages:
             return self._present(position, event, messages, level)
         if level:
             return (COVERED if level == _WHOLE else COVERED_CUT, ""), ""
         return self._absent(position, event)
+
+    def _is_shown(self, position: int) -> bool:
+        if len(self._shown) == 1:
+            start, stop = self._shown[0]
+            return start <= position < stop
+        return any(start <= position < stop for start, stop in self._shown)
 
     def _gone(self, position: int) -> State:
         """The session doesn't show the event any more."""
