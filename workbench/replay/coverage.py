@@ -81,7 +81,7 @@ State = tuple[str, str]
 # --- what summaries were made of ----------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Chain:
     """One summary that was updated again and again: each version was made of the one before and of new events."""
 
@@ -112,6 +112,8 @@ class _Chain:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
+    """One summary of a chain."""
+
     summary: Summary
     chain: _Chain
     number: int
@@ -341,7 +343,7 @@ class CoverageTracker:
     """Position -> why selection brought a covered event back."""
     _readings: SummaryReadings = field(default_factory=SummaryReadings)
     _pending: list[SummaryAttempt] = field(default_factory=list)
-    _filters: tuple[object, ...] = ()
+    _filters: tuple[str, ...] = ()
     _notes: DropNotes | None = None
     _n_notes: int = 0
 
@@ -359,10 +361,7 @@ class CoverageTracker:
         touched |= self._take_in_drops(sent)
         for one in sent.assembly.new_rewrites:
             self.rewrites.setdefault(one.tool_call_id, {})[one.event_id, one.by_pass] = one
-        filters = _filters_of(sent.invocation, self.settings)
-        if filters != self._filters:
-            self._filters = filters
-            touched.update(range(len(self.stored.events)))
+        touched |= self._take_in_filters(sent)
         self.states += [None] * (len(self.stored.events) - len(self.states))
         changed: list[tuple[int, State]] = []
         violations: list[CoverageViolation] = []
@@ -427,6 +426,23 @@ class CoverageTracker:
         self.rules = rules
         return touched
 
+    def _take_in_filters(self, sent: SentRequest) -> set[int]:
+        old, new = self._filters, _filters_of(sent.invocation, self.settings)
+        if new == old:
+            return set()
+        self._filters = new
+        events = self.stored.events
+        if not old or new[0] != old[0]:
+            return set(range(len(events)))
+        # Another request begins: what the timeline hid stays hidden, unless it belongs to this one.
+        _, request, invocation = new
+        return {
+            position
+            for position, (event, state) in enumerate(zip(events, self.states, strict=False))
+            if state != (HIDDEN, "timeline")
+            or (event and (event.request_id == request or event.invocation_id == invocation))
+        }
+
     def _take_in_drops(self, sent: SentRequest) -> set[int]:
         notes = sent.assembly.dropped
         if notes is not self._notes:
@@ -436,8 +452,8 @@ class CoverageTracker:
         return {place for place in places if place is not None}
 
 
-def _filters_of(invocation: Invocation, settings: AgentSettings) -> tuple[object, ...]:
-    """What decides which events an invocation may see."""
+def _filters_of(invocation: Invocation, settings: AgentSettings) -> tuple[str, ...]:
+    """What decides which events an invocation may see: its key, and its request or invocation where they matter."""
     timeline = settings.timeline
     return (
         invocation.filter_key,
