@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from workbench.agent.flow import SentRequest
 from workbench.context.assemble import Piece
 from workbench.context.tailor import valid_form
-from workbench.model.types import Message
+from workbench.model.types import ROLES, Message
 from workbench.session.types import Event, Session
 
 
@@ -39,9 +39,18 @@ class StoredEvents:
 
     def sync(self, session: Session) -> list[int]:
         """Take in what a session shows now; positions that it shows and didn't show before, or the other way."""
+        if session is self._session and len(self._segments) == 1 and session.first_position == self._first:
+            known = len(self.events)
+            self._append(session)  # the common case: it has grown, and what it grew by is new to us
+            return list(range(known, len(self.events)))
         old = self.shown
         if session is not self._session or session.first_position != self._first:
             self._begin(session)
+        self._append(session)
+        return _symmetric_difference(old, self.shown)
+
+    def _append(self, session: Session) -> None:
+        """Take in the events behind those that are known."""
         first = session.first_position
         for i in range(self._end - first, len(session.events)):
             event = session.events[i]
@@ -53,7 +62,6 @@ class StoredEvents:
             if not self._segments or self._segments[-1][1] != place - first - i:
                 self._segments.append((first + i, place - first - i))
         self._end = first + len(session.events)
-        return _symmetric_difference(old, self.shown)
 
     def _begin(self, session: Session) -> None:
         first, events = session.first_position, session.events
@@ -126,6 +134,8 @@ class Presence:
         """
         touched: set[int] = set()
         old = self._pieces
+        if not old and not pieces:
+            return touched
         meaning = (shift, stored.shifts, self.valid_only)
         if meaning != self._meaning:  # positions in the lanes mean other events than they did
             touched.update(self.at)
@@ -161,7 +171,9 @@ class Presence:
             return
         for i in range(start, stop):
             message = lane.messages[i]
-            if lane.positions[i] < 0 or (self.valid_only and valid_form(message) is None):
+            if lane.positions[i] < 0:
+                continue
+            if self.valid_only and not (message.content and message.role in ROLES) and valid_form(message) is None:
                 continue
             for position in lane.sources.get(i, lane.positions[i : i + 1]):
                 yield stored.place_of(position + shift), message

@@ -419,6 +419,8 @@ class CoverageTracker:
         return touched
 
     def _take_in_rules(self, sent: SentRequest) -> set[int]:
+        if not self.rules and not sent.assembly.covered_positions_included:
+            return set()
         place_of = self.stored.place_of
         rules = {place_of(position): rule for position, rule in sent.assembly.covered_positions_included}
         touched = {position for position, rule in self.rules.items() if rules.get(position) != rule}
@@ -560,13 +562,13 @@ class _View:
 
     def _absent(self, position: int, event: Event) -> tuple[State, str]:
         tracker = self.tracker
-        filter_name = hidden_by(event, self.sent.invocation, tracker.settings)
-        if filter_name:
-            return (HIDDEN, filter_name), ""
         if position in tracker.assembled_messages.at:
             return (DROPPED, "tailoring"), ""
         if position in tracker.unlimited_messages.at:
             return (DROPPED, "history_limit"), ""
+        filter_name = hidden_by(event, self.sent.invocation, tracker.settings)
+        if filter_name:
+            return (HIDDEN, filter_name), ""
         step = self.sent.assembly.dropped.steps.get(event.id)
         return ((DROPPED, step), "") if step else ((LOST, ""), "lost")
 
