@@ -51,7 +51,7 @@ def test_an_open_store_is_checked_and_copied_without_holding_it_up(
                 ids = await ids_in(tmp_path / f"copy{n}.duckdb")
                 assert ids == [f"e{i}" for i in range(len(ids))]
                 assert n_before <= len(ids) <= store._entries[KEY].session.end_position
-            report = await asyncio.to_thread(check, store.path)
+            report = await asyncio.to_thread(check, store.path, in_child=False)
             assert report.is_sound, report.problems
             done.set()
 
@@ -122,7 +122,7 @@ def test_a_check_finds_rows_that_contradict_each_other(statement: str, problem: 
     path = run(main())
     with duckdb.connect(str(path)) as connection:
         connection.execute(statement)
-    problems = check(path).problems
+    problems = check(path, in_child=False).problems
     assert any(problem in text for text in problems), problems
 
 
@@ -154,6 +154,23 @@ def test_a_copy_replaces_nothing(tmp_path: Path) -> None:
     store.close_now()
     with pytest.raises(StoreError, match="doesn't exist"):
         copy(tmp_path / "nowhere.duckdb", tmp_path / "b.duckdb")
+
+
+def test_a_check_survives_a_file_that_kills_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-03: the file is read in a process of its own."""
+    import sys
+
+    store = new_store(tmp_path)
+    store.close_now()
+    killer = tmp_path / "killer"
+    killer.write_text("#!/bin/sh\nkill -9 $$\n")
+    killer.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(killer))
+        assert check(store.path).problems == ("reading the file ended its process (exit code -9)",)
+        killer.write_text("#!/bin/sh\nexec sleep 60\n")
+        assert check(store.path, timeout_s=0.2).problems == ("checking took longer than 0 s",)
+    assert check(store.path).is_sound
 
 
 # --- vacuum and versions -----------------------------------------------------------------------------
@@ -200,7 +217,7 @@ def unpacked(folder: Path, version: int) -> Path:
 def test_the_kept_store_of_every_version_opens(version: int, tmp_path: Path) -> None:
     """REL-14: made by that version, with changes that stand in the journal only."""
     path = unpacked(tmp_path, version)
-    assert check(path).is_sound
+    assert check(path, in_child=False).is_sound
     assert migrate(path) == (version, schema.NEWEST_VERSION)
 
     async def main() -> None:
@@ -259,7 +276,7 @@ def test_a_migration_is_whole_or_absent_and_remembered(tmp_path: Path, monkeypat
     with pytest.raises(StoreVersionError, match=r"schema version 2; this release reads up to 1") as told:
         DuckDBStore(store.path)
     assert (told.value.found, told.value.supported) == (2, 1)
-    assert any("schema version 2" in problem for problem in check(store.path).problems)
+    assert any("schema version 2" in problem for problem in check(store.path, in_child=False).problems)
     monkeypatch.setattr(schema, "NEWEST_VERSION", 2)
     assert run(ids_in(store.path)) == ["e0", "e1"]
 

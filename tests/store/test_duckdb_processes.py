@@ -110,4 +110,4 @@ def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(limit: int, tmp_pa
     if acknowledged:
         ids, _ = stored(path)
         assert ids == acknowledged
-    assert check(path).is_sound
+    assert check(path, in_child=False).is_sound

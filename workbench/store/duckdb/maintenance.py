@@ -7,9 +7,13 @@ need the file to themselves.
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,6 +33,8 @@ _HEADER_BYTES = 3 * 4096
 _ATTEMPTS = 20
 _BLOCK_BYTES = 1 << 20
 _MAX_PROBLEMS = 100
+_CHILD_BYTES = 4 << 30
+DEFAULT_TIMEOUT_S = 600.0
 
 _COUNTS = """
     SELECT count(*) FILTER (deleted_ns = 0), count(*) FILTER (deleted_ns <> 0), coalesce(sum(n_events), 0)
@@ -95,11 +101,15 @@ class StoreReport:
 # --- check -------------------------------------------------------------------------------------------
 
 
-def check(path: str | Path) -> StoreReport:
+def check(path: str | Path, *, in_child: bool = True, timeout_s: float = DEFAULT_TIMEOUT_S) -> StoreReport:
     """Everything that can be wrong with a store, open or closed; changes nothing.
 
+    Args:
+        in_child: Read the file in a process of its own with bounded memory: a database file from somewhere else is
+            more like a program than like a document (SEC-03).
+        timeout_s: Seconds that this process may take.
     Raises:
-        StoreError: there is no such file, or it can't be copied.
+        StoreError: there is no such file, it is no DuckDB file, or it can't be copied.
     """
     path = Path(path).absolute()
     check_is_duckdb(path)
@@ -107,12 +117,54 @@ def check(path: str | Path) -> StoreReport:
         twin = Path(folder) / "copy.duckdb"
         try:
             _snapshot(path, twin)
-            return _check_copy(path, twin)
-        except WorkbenchError as error:
-            return StoreReport(path, problems=(str(error).replace(str(twin), str(path)),))
+        except StoreCorruptError as error:
+            return StoreReport(path, problems=(str(error),))
+        report = _report_of_child(twin, timeout_s) if in_child else report_on_copy(twin)
+        return replace(
+            report, path=path, problems=tuple(problem.replace(str(twin), str(path)) for problem in report.problems)
+        )
 
 
-def _check_copy(path: Path, twin: Path) -> StoreReport:
+def _report_of_child(twin: Path, timeout_s: float) -> StoreReport:
+    # The file's path and nothing of it goes along; -P keeps the current folder out of the child's imports.
+    code = f"from {__name__} import answer; answer()"
+    here = str(Path(__file__).resolve().parents[3])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code, str(twin)],
+            capture_output=True,
+            check=False,
+            timeout=timeout_s,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))},
+        )
+    except subprocess.TimeoutExpired:
+        return StoreReport(twin, problems=(f"checking took longer than {timeout_s:.0f} s",))
+    if done.returncode:
+        return StoreReport(twin, problems=(f"reading the file ended its process (exit code {done.returncode})",))
+    facts = json.loads(done.stdout)
+    facts["settings"] = tuple((name, value) for name, value in facts["settings"])
+    return StoreReport(**{**facts, "path": twin, "problems": tuple(facts["problems"])})
+
+
+def answer() -> None:
+    """What the child does: the report on the copy named on its command line, as JSON."""
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_CHILD_BYTES, _CHILD_BYTES))
+    report = report_on_copy(Path(sys.argv[1]))
+    sys.stdout.write(json.dumps({**asdict(report), "path": ""}))
+
+
+def report_on_copy(twin: Path) -> StoreReport:
+    """The report on a file that may be changed."""
+    try:
+        return _check_copy(twin)
+    except WorkbenchError as error:
+        return StoreReport(twin, problems=(str(error),))
+
+
+def _check_copy(twin: Path) -> StoreReport:
     clock = SystemClock()
     database = Database(twin, now_ns=clock.now_ns())
     try:
@@ -132,7 +184,7 @@ def _check_copy(path: Path, twin: Path) -> StoreReport:
             n_events = connection.execute(_COUNT_EVENTS).fetchall()[0][0]
             n_summaries = connection.execute(_COUNT_SUMMARIES).fetchall()[0][0]
         return StoreReport(
-            path,
+            twin,
             version=version,
             n_sessions=n_sessions,
             n_deleted_sessions=n_deleted,

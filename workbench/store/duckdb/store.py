@@ -59,8 +59,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Durability = Literal["process", "disk"]
 
-BATCH_CHANGES = 64
-"""Changes that wait before a batch goes to the database; while one is under way, the next one grows."""
+BATCH_CHANGES = 512
+"""Changes that wait before a batch goes to the database: each batch costs as much as some hundred rows."""
+FIRST_BATCH_CHANGES = 32
+"""The first batch after opening; each is twice as large as the one before, so short work is soon in the file."""
 MAX_WAITING_CHANGES = 16_384
 """With more than these, writes wait for the database: memory is bounded, and so is the time to open."""
 MAX_CACHED_EVENTS = 50_000
@@ -209,7 +211,7 @@ class DuckDBStore:
         self._n_reading = 0
         self._waiting = _Waiting()
         self._flight: _Flight | None = None
-        self._retry_at = 0
+        self._send_at = min(FIRST_BATCH_CHANGES, BATCH_CHANGES)
         self._failure: StoreError | None = None
         self._needs_reconnect = False
         self._writer = ThreadPoolExecutor(1, "store-writer")
@@ -235,7 +237,7 @@ class DuckDBStore:
             self._known_users = {UserKey(key.app_name, key.user_id) for key in keys or ()}
             for line in opened.lines:
                 self._replay(line)
-                if self._waiting.n_changes >= BATCH_CHANGES * 4:
+                if self._waiting.n_changes >= BATCH_CHANGES:
                     self._apply_now(Mark(line.sequence, line.hash))
             if opened.lines:
                 self._apply_now(self._journal.end)
@@ -478,12 +480,12 @@ class DuckDBStore:
         """After a change: send a batch when there is enough for one."""
         waiting = self._waiting
         waiting.n_changes += 1
-        if waiting.n_changes >= BATCH_CHANGES:
+        if waiting.n_changes >= self._send_at:
             if self._flight is not None:
                 if not self._flight.future.done():
                     return
                 self._collect()
-            if self._waiting.n_changes >= self._retry_at:
+            if self._waiting.n_changes >= self._send_at:
                 self._send()
 
     def _send(self) -> None:
@@ -491,6 +493,7 @@ class DuckDBStore:
         summaries = [(entry, entry.changed_summaries) for entry in waiting.entries.values() if entry.changed_summaries]
         work = self._flight_of(waiting, mark)
         self._waiting = _Waiting()
+        self._send_at = min(2 * self._send_at, BATCH_CHANGES)
         self._flight = _Flight(self._writer.submit(work), mark, waiting, summaries)
 
     def _flight_of(self, waiting: _Waiting, mark: Mark) -> Callable[[], None]:
@@ -544,13 +547,13 @@ class DuckDBStore:
         error = flight.future.exception()
         if error is None:
             self._applied = flight.mark.sequence
-            self._failure, self._retry_at = None, 0
+            self._failure = None
             self._evict()
             return
         self._waiting = flight.waiting.before(self._waiting)
         for entry, keys in flight.summaries:
             entry.changed_summaries |= keys
-        self._retry_at = self._waiting.n_changes + BATCH_CHANGES
+        self._send_at = self._waiting.n_changes + BATCH_CHANGES  # not at every change from now on
         self._failure = error if isinstance(error, StoreError) else StoreError(f"{self.path}: a batch failed: {error}")
         logger.warning("a batch couldn't be stored (%s); it is safe in the journal and will be tried again", error)
 
