@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import stores
+
 from workbench.call import EMPTY_CONTEXT
 from workbench.clock import FixedClock
 from workbench.config import RunConfig
@@ -177,7 +179,12 @@ def bench_sessions() -> None:
     say("10,000 sessions with idle workers, MB over the start", f"{used_mb:.0f}", "<= 200")
 
 
-BENCHES = {"sessions": bench_sessions, "turn": bench_turn, "linear": bench_linear}
+def bench_stores() -> None:
+    """PERF-08, PERF-09: the durable store beside its floors."""
+    stores.run(say)
+
+
+BENCHES = {"stores": bench_stores, "sessions": bench_sessions, "turn": bench_turn, "linear": bench_linear}
 
 
 def main(names: list[str]) -> int:
