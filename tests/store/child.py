@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from tests.store.files import KEY, START_NS, append, create, event_of
 from workbench.errors import StoreClosedError, StoreError, StoreLockedError
 from workbench.session.types import Summary, SummaryBoundary
-from workbench.store.duckdb import store as store_module
+from workbench.store.duckdb import live
 from workbench.store.duckdb.store import DuckDBStore
 
 
@@ -26,7 +26,7 @@ def say(text: object) -> None:
 
 async def write_on(path: str, _: int) -> None:
     """Append events and summaries until killed; small batches and journals, so that all kinds of steps are hit."""
-    store_module.BATCH_CHANGES, store_module.CUT_BYTES = 8, 6000
+    live.BATCH_CHANGES, live.CUT_BYTES = 8, 6000
     store = DuckDBStore(path)
     session = await store.load(KEY, now_ns=START_NS)
     if session is None:
@@ -83,7 +83,7 @@ async def fill_up(path: str, limit: int) -> None:
     """Write until no file may grow any more; then with more room; the acknowledged numbers are printed."""
     import resource
 
-    store_module.BATCH_CHANGES = 16
+    live.BATCH_CHANGES = 16
     store: Any = None
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:

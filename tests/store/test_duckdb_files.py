@@ -15,8 +15,7 @@ from tests.store.files import KEY, START_NS, append, as_after_a_crash, create, e
 from workbench.clock import FixedClock
 from workbench.errors import StoreCorruptError, StoreError, StoreLockedError, StoreVersionError
 from workbench.session.types import SessionKey, Summary, SummaryBoundary, UserKey
-from workbench.store.duckdb import schema
-from workbench.store.duckdb import store as store_module
+from workbench.store.duckdb import live, schema
 from workbench.store.duckdb.journal import journal_path
 from workbench.store.duckdb.maintenance import check, copy, migrate, vacuum
 from workbench.store.duckdb.store import DuckDBStore
@@ -36,8 +35,8 @@ def test_an_open_store_is_checked_and_copied_without_holding_it_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """BUG-29: notebooks work on a copy while the writer goes on; checkpoints may come in between."""
-    monkeypatch.setattr(store_module, "BATCH_CHANGES", 10)
-    monkeypatch.setattr(store_module, "CUT_BYTES", 4000)
+    monkeypatch.setattr(live, "BATCH_CHANGES", 10)
+    monkeypatch.setattr(live, "CUT_BYTES", 4000)
 
     async def main() -> None:
         store = new_store(tmp_path)

@@ -15,7 +15,7 @@ import pytest
 from tests.store.files import KEY, START_NS, append, as_after_a_crash, create, event_of, fill, ids_in, new_store
 from workbench.errors import StoreCorruptError, StoreFullError, StoreVersionError
 from workbench.session.types import Summary, UserKey
-from workbench.store.duckdb import store as store_module
+from workbench.store.duckdb import live
 from workbench.store.duckdb.database import Database, wal_path
 from workbench.store.duckdb.journal import (
     Head,
@@ -169,14 +169,14 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def main() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store_module, "BATCH_CHANGES", 16)
+            patch.setattr(live, "BATCH_CHANGES", 16)
             store = new_store(folder)
             await create(store)
             for n in range(N_EVENTS):
                 await append(store, event_of(n))
                 if n == 30:
                     await store.flush()
-                    patch.setattr(store_module, "BATCH_CHANGES", 1000)
+                    patch.setattr(live, "BATCH_CHANGES", 1000)
             assert store._applied == 32
             as_after_a_crash(store.path, folder / "twin")
             await store.close()
@@ -401,8 +401,8 @@ def test_all_kinds_of_changes_survive_in_the_journal_alone(tmp_path: Path) -> No
 def test_the_journal_begins_anew_once_a_checkpoint_holds_its_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "CUT_BYTES", 5000)
-    monkeypatch.setattr(store_module, "BATCH_CHANGES", 10)
+    monkeypatch.setattr(live, "CUT_BYTES", 5000)
+    monkeypatch.setattr(live, "BATCH_CHANGES", 10)
 
     async def main() -> None:
         store = new_store(tmp_path)
@@ -457,8 +457,8 @@ def test_a_batch_that_fails_is_kept_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """REL-06, M7, M8: what DuckDB can't take is safe in the journal, visible, and stored when there is room."""
-    monkeypatch.setattr(store_module, "BATCH_CHANGES", 10)
-    monkeypatch.setattr(store_module, "MAX_WAITING_CHANGES", 60)
+    monkeypatch.setattr(live, "BATCH_CHANGES", 10)
+    monkeypatch.setattr(live, "MAX_WAITING_CHANGES", 60)
 
     async def main() -> None:
         store = new_store(tmp_path)

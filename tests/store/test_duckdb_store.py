@@ -21,12 +21,12 @@ from workbench.errors import (
     StoreError,
 )
 from workbench.session.types import Session, SessionKey, Summary, SummaryBoundary, UserKey
-from workbench.store.duckdb import store as store_module
+from workbench.store.duckdb import live
 from workbench.store.duckdb.codec import column_text, text_of_column
 from workbench.store.duckdb.store import DuckDBStore
 from workbench.store.memory import InMemoryStore
 
-PACKAGE = Path(store_module.__file__).parent
+PACKAGE = Path(live.__file__).parent
 
 PAYLOADS = [
     *("'", '"', "''", "\\", "\\'", "%", "_", "*", "?", ":", "$1", "{}", "{0}", "%s", ";", "--", "/* */", "#"),
@@ -51,11 +51,11 @@ def test_two_thousand_random_operations_answer_as_in_memory(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """REL-01, SUM-STO-05, SUM-STO-11, SUM-STO-12, SUM-STO-13: with closing and opening, and caches far too small."""
-    monkeypatch.setattr(store_module, "BATCH_CHANGES", 30)
-    monkeypatch.setattr(store_module, "MAX_CACHED_EVENTS", 60)
-    monkeypatch.setattr(store_module, "MAX_CACHED_SESSIONS", 9)
+    monkeypatch.setattr(live, "BATCH_CHANGES", 30)
+    monkeypatch.setattr(live, "MAX_CACHED_EVENTS", 60)
+    monkeypatch.setattr(live, "MAX_CACHED_SESSIONS", 9)
     if seed % 2:
-        monkeypatch.setattr(store_module, "MAX_KNOWN_KEYS", 0)
+        monkeypatch.setattr(live, "MAX_KNOWN_KEYS", 0)
 
     async def main() -> None:
         driver, memory = Driver(seed), InMemoryStore()
@@ -269,7 +269,7 @@ def test_listing_and_opening_read_no_events(tmp_path: Path, monkeypatch: pytest.
         for n in range(5):
             await fill(store, 3, SessionKey("app", "user", f"s{n}"))
         await store.close()
-        monkeypatch.setattr(store_module.DuckDBStore, "_read_events", None)
+        monkeypatch.setattr(DuckDBStore, "_read_events", None)
         store = DuckDBStore(store.path)
         sessions = await store.list_sessions(UserKey("app", "user"), now_ns=START_NS)
         assert sorted(session.id for session in sessions) == [f"s{n}" for n in range(5)]
@@ -382,8 +382,8 @@ def test_many_tasks_write_one_store_without_losing_or_mixing_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """REL-03, SUM-STO-05: eight writers, one shared session and one each; a slow database makes them wait."""
-    monkeypatch.setattr(store_module, "BATCH_CHANGES", 20)
-    monkeypatch.setattr(store_module, "MAX_WAITING_CHANGES", 60)
+    monkeypatch.setattr(live, "BATCH_CHANGES", 20)
+    monkeypatch.setattr(live, "MAX_WAITING_CHANGES", 60)
 
     async def writer(store: DuckDBStore, n: int) -> None:
         own = SessionKey("app", f"user{n}", "s")
@@ -417,7 +417,7 @@ def test_many_tasks_write_one_store_without_losing_or_mixing_anything(
 
 def test_two_tasks_can_not_create_the_same_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SUM-SVC-11, SUM-STO-11: uniqueness is decided here, not by an index."""
-    monkeypatch.setattr(store_module, "MAX_KNOWN_KEYS", -1)  # so that both have to ask the database
+    monkeypatch.setattr(live, "MAX_KNOWN_KEYS", -1)  # so that both have to ask the database
 
     async def main() -> None:
         store = new_store(tmp_path)
