@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from tests.store.driver import APPS, TEXTS, USERS, Driver, result_of, whole
-from tests.store.files import KEY, START_NS, append, create, event_of, fill, new_store
+from tests.store.files import KEY, START_NS, append, create, event_of, fill, ids_in, new_store
 from workbench.errors import (
     ConfigError,
     SessionExistsError,
@@ -300,6 +300,34 @@ def test_positions_of_events_that_are_not_in_memory_decide_between_equal_cutoffs
         newer = Summary("newer", 9, SummaryBoundary("", 9, "e4"))
         assert await store.save_summary(KEY, "", newer, now_ns=START_NS)
         await store.close()
+
+    run(main())
+
+
+def test_a_long_session_that_is_being_written_stays_short_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """REL-12: memory doesn't grow with the history, and nothing of it is missing."""
+    monkeypatch.setattr(live, "BATCH_CHANGES", 20)
+    monkeypatch.setattr(live, "MAX_CACHED_EVENTS", 100)
+
+    async def main() -> None:
+        store = new_store(tmp_path)
+        await create(store)
+        for n in range(600):
+            await append(store, event_of(n))
+            if n % 20 == 19:
+                await asyncio.sleep(0.01)
+        await store.flush()
+        in_memory = sum(len(entry.session.events) for entry in store._entries.values())
+        assert in_memory == store._n_events <= 100
+        assert [event.id for event in await store.list_events(KEY, now_ns=START_NS)] == [f"e{n}" for n in range(600)]
+        await append(store, event_of(600))
+        newest = await store.load(KEY, now_ns=START_NS, newest_events=2)
+        assert newest is not None
+        assert [event.id for event in newest.events] == ["e599", "e600"]
+        await store.close()
+        assert len(await ids_in(store.path)) == 601
 
     run(main())
 

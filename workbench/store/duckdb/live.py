@@ -248,6 +248,7 @@ class LiveStore:
 
     async def _read(self, work: Callable[..., T], *args: Any) -> T:
         """Run a read in the reader's thread; what it may find is kept in memory meanwhile."""
+        self._check_open()
         self._n_reading += 1
         try:
             return await asyncio.wrap_future(self._reader.submit(work, *args))
@@ -496,11 +497,24 @@ class LiveStore:
                 entry = self._entries[key]
                 if entry is not keep and entry.sequence <= self._applied:
                     self._forget(key, entry)
+            if self._n_events > MAX_CACHED_EVENTS:
+                self._shorten(keep)
         while len(self._users) > MAX_CACHED_SESSIONS:
             user, row = next(iter(self._users.items()))
             if row.sequence > self._applied:
                 break
             del self._users[user]
+
+    def _shorten(self, keep: Entry | None) -> None:
+        """Let go of the old events of long sessions that are being written."""
+        waiting = [self._waiting] if self._flight is None else [self._waiting, self._flight.waiting]
+        n_kept = max(MAX_CACHED_EVENTS // 2, sum(len(one.events) for one in waiting))
+        for entry in self._entries.values():
+            session = entry.session
+            if entry is not keep and len(session.events) > n_kept:
+                self._n_events -= len(session.events) - n_kept
+                session.drop_oldest(len(session.events) - n_kept)
+                session.derived = {}  # its folds would hold the events
 
     def _forget(self, key: SessionKey, entry: Entry) -> None:
         user = UserKey(key.app_name, key.user_id)
