@@ -496,3 +496,40 @@ def test_a_batch_that_fails_is_kept_and_tried_again(
         await store.close()
 
     run(main())
+
+
+def test_a_commit_that_fails_after_it_was_one_stores_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """REL-06, M7: a full disk during the checkpoint that follows a commit ends the engine."""
+    original = Database.apply
+    n_calls = 0
+
+    def apply(self: Database, batch: Any) -> None:
+        nonlocal n_calls
+        n_calls += 1
+        original(self, batch)
+        if n_calls % 2:
+            if n_calls == 3:  # nor can the engine be started at once
+                monkeypatch.setattr(Database, "reconnect", refuse)
+            raise StoreFullError("no room for a checkpoint")
+
+    def refuse(self: Database) -> None:
+        monkeypatch.setattr(Database, "reconnect", reconnect)
+        raise StoreFullError("no room")
+
+    reconnect = Database.reconnect
+    monkeypatch.setattr(live, "BATCH_CHANGES", 10)
+    monkeypatch.setattr(Database, "apply", apply)
+
+    async def main() -> None:
+        store = new_store(tmp_path)
+        await create(store)
+        for n in range(100):
+            await append(store, event_of(n))
+            await asyncio.sleep(0.002)
+        await store.close()
+        assert n_calls > 4
+        assert await ids_in(store.path) == [f"e{n}" for n in range(100)]
+
+    run(main())

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import duckdb
@@ -134,6 +135,8 @@ class Database:
         self.path = path
         self.set_aside: Path | None = None
         """Where an unreadable log was moved to, if there was one."""
+        self._reading = Lock()
+        self._is_down = False
         self._connect(now_ns)
         try:
             with translated(path):
@@ -181,11 +184,14 @@ class Database:
         self._reads = self._writes.cursor()
 
     def reconnect(self) -> None:
-        """Start the engine anew after an error that it doesn't survive (M7)."""
-        self.close()
-        with translated(self.path):
-            self._writes = closed_connection(self.path)
-            self._reads = self._writes.cursor()
+        """Start the engine anew after an error that it may not survive (M7)."""
+        with self._reading:
+            self._is_down = True
+            self.close()
+            with translated(self.path):
+                self._writes = closed_connection(self.path)
+                self._reads = self._writes.cursor()
+            self._is_down = False
 
     def close(self) -> None:
         """Close both connections; DuckDB checkpoints when it can."""
@@ -239,7 +245,9 @@ class Database:
     # --- reading -------------------------------------------------------------------------------------
 
     def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        with translated(self.path):
+        with self._reading, translated(self.path):
+            if self._is_down:
+                raise StoreError(f"{self.path}: the engine can't be started", hint="free some space and try again")
             return self._reads.execute(sql, list(parameters)).fetchall()
 
     def progress(self) -> Mark:

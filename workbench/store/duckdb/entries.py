@@ -68,6 +68,8 @@ class EventRow:
     event: Event
     created_ns: int
     text: JsonText
+    sequence: int
+    """The change that it is part of."""
 
     def columns(self) -> Row:
         entry, event = self.entry, self.event

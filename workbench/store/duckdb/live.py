@@ -14,6 +14,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -118,6 +119,8 @@ class LiveStore:
         self._send_at = min(FIRST_BATCH_CHANGES, BATCH_CHANGES)
         self._failure: StoreError | None = None
         self._needs_reconnect = False
+        self._stored_sequence = 0
+        """Up to here events are in the database for certain; what a repeated batch brings again is left out."""
         self._writer = ThreadPoolExecutor(1, "store-writer")
         self._reader = ThreadPoolExecutor(1, "store-reader")
         self._lock = FileLock(self.path)
@@ -442,20 +445,32 @@ class LiveStore:
             batch.user_rows.extend(state_rows(names, self._users[user]))
 
         def work() -> None:
-            removed = set(batch.removed)
-            batch.events = [row.columns() for row in waiting.events if row.entry.number not in removed]
             if self._needs_reconnect:
-                self._database.reconnect()
-                self._needs_reconnect = False
+                self._revive()
+            removed = set(batch.removed)
+            batch.events = [
+                row.columns()
+                for row in waiting.events
+                if row.entry.number not in removed and row.sequence > self._stored_sequence
+            ]
             try:
                 self._database.apply(batch)
             except BaseException:
                 self._needs_reconnect = True
-                raise
+                with suppress(StoreError):
+                    self._revive()
+                if self._stored_sequence < mark.sequence:
+                    raise
             if self._journal.n_bytes > CUT_BYTES:
                 self._checkpoint(mark)
 
         return work
+
+    def _revive(self) -> None:
+        """Start the engine anew after a failed batch, and see how far it came: a commit may have been one after all."""
+        self._database.reconnect()
+        self._stored_sequence = self._database.progress().sequence
+        self._needs_reconnect = False
 
     def _checkpoint(self, mark: Mark) -> None:
         """Let the database absorb its log, then the journal begin anew; failing only leaves both longer."""
@@ -552,7 +567,7 @@ class LiveStore:
     ) -> None:
         session = entry.session
         if event is not None and text is not None:
-            self._waiting.events.append(EventRow(entry, session.end_position, event, updated_ns, text))
+            self._waiting.events.append(EventRow(entry, session.end_position, event, updated_ns, text, sequence))
             session.append(event)
             self._n_events += 1
         if delta:
@@ -564,7 +579,7 @@ class LiveStore:
         """Events that a session was created with."""
         session = entry.session
         for position, (event, text) in enumerate(zip(session.events, texts, strict=True), session.first_position):
-            self._waiting.events.append(EventRow(entry, position, event, session.updated_ns, text))
+            self._waiting.events.append(EventRow(entry, position, event, session.updated_ns, text, entry.sequence))
         self._n_events += len(texts)
 
     def _do_summary(self, entry: Entry, sequence: int, filter_key: str, summary: Summary) -> None:
