@@ -533,3 +533,33 @@ def test_a_commit_that_fails_after_it_was_one_stores_nothing_twice(
         assert await ids_in(store.path) == [f"e{n}" for n in range(100)]
 
     run(main())
+
+
+def test_reads_do_not_keep_the_journal_from_beginning_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DuckDB makes no checkpoint while a query runs."""
+    monkeypatch.setattr(live, "CUT_BYTES", 2000)
+    monkeypatch.setattr(live, "BATCH_CHANGES", 5)
+
+    async def main() -> None:
+        store = new_store(tmp_path)
+        await create(store)
+
+        async def read() -> None:
+            while not done.is_set():
+                await store._read(store._database.events, 1, 0, 1000)
+
+        done = asyncio.Event()
+        reader = asyncio.create_task(read())
+        for n in range(100):
+            await append(store, event_of(n))
+            await asyncio.sleep(0.002)
+        await store.flush()
+        done.set()
+        await reader
+        assert journal_path(store.path).stat().st_size < 6000
+        await store.close()
+
+    run(main())
+    assert "no checkpoint" not in caplog.text

@@ -238,8 +238,8 @@ class Database:
             _insert(connection, "user_states", batch.user_rows)
 
     def checkpoint(self) -> None:
-        """Move everything from the log into the file."""
-        with translated(self.path):
+        """Move everything from the log into the file; DuckDB refuses while anybody reads, so reads wait."""
+        with self._reading, translated(self.path):
             self._writes.execute("CHECKPOINT")
 
     # --- reading -------------------------------------------------------------------------------------
