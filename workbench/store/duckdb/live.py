@@ -349,9 +349,7 @@ class LiveStore:
             end = session.first_position
             events = await self._read(self._read_events, entry.number, session.id, start, end)
             if session.first_position == end:  # else somebody else was quicker
-                session.events[:0] = events
-                session.first_position = start
-                session.derived = {}
+                session.add_oldest(events)
                 self._n_events += len(events)
                 self._evict(keep=entry)
 
