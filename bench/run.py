@@ -24,8 +24,12 @@ import stores
 from workbench.call import EMPTY_CONTEXT
 from workbench.clock import FixedClock
 from workbench.config import RunConfig
+from workbench.context.assemble import Invocation
+from workbench.context.incremental import ContentAssembler
+from workbench.context.settings import AgentSettings, CompactionSettings
+from workbench.context.tailor import strategy_named, tailor_assembly
 from workbench.model.sized import SizedModel
-from workbench.model.types import Message, response_of
+from workbench.model.types import Message, Request, response_of
 from workbench.recordings import load_recordings
 from workbench.recordings.generate import generate_conversation
 from workbench.recordings.types import Conversation
@@ -128,32 +132,60 @@ def _session(n_events: int) -> tuple[SessionService, Any]:
     return service, asyncio.run(fill())
 
 
+class _Turns:
+    """A session of some length and the engine over it; each turn is a message, a check and a prompt."""
+
+    def __init__(self, n_events: int) -> None:
+        _, self.session = _session(n_events)
+        counter = SimpleTokenCounter()
+        self.summarizer = Summarizer(SizedModel(10, counter), event_threshold=10**6, token_threshold=10**9)
+        self.assembler = ContentAssembler(AgentSettings(), CompactionSettings(), counter=counter, sanitize=True)
+        self.strategy = strategy_named("middle_out", counter)
+        self.n = 0
+
+    def turn(self, budget: int | None) -> int:
+        """One turn; the number of messages of its prompt."""
+        self.n += 1
+        run = f"r{self.n}"
+        for role in ("user", "assistant"):
+            message = Message(role=role, content=f"new {self.n} " * 20)
+            event = Event(
+                id=f"{run}{role}", author=role, time_ns=2 * 10**18 + self.n, response=response_of(message),
+                filter_key="app", request_id=run, invocation_id=run,
+            )  # fmt: skip
+            self.session.append(event)
+        temporary = delta_session(self.session, filter_key="app", boundary=None, scope="app", now_ns=3 * 10**18)
+        asyncio.run(self.summarizer.should_summarize_with_context(EMPTY_CONTEXT, temporary))
+        invocation = Invocation(
+            session=self.session, agent_name="assistant", invocation_id=run, request_id=run, filter_key="app"
+        )
+        assembly = self.assembler.assemble(invocation, Request())
+        if budget is not None:
+            return len(tailor_assembly(assembly, self.strategy, budget).messages)
+        return len(assembly.request(Request()).messages)
+
+
 def bench_turn() -> None:
-    """PERF-01: trigger check and delta of a turn at 200 and at 10,000 events."""
-    costs = {}
-    for n_events in (200, 10_000):
-        _, session = _session(n_events)
-        summarizer = Summarizer(SizedModel(10, SimpleTokenCounter()), event_threshold=10**6, token_threshold=10**9)
-
-        async def turns(n: int, session: Any = session, summarizer: Summarizer = summarizer) -> None:
-            for i in range(n):
-                message = Message(role="user", content=f"new {i}")
-                session.append(
-                    Event(
-                        id=f"n{i}",
-                        author="user",
-                        time_ns=2 * 10**18 + i,
-                        response=response_of(message),
-                        filter_key="app",
-                    )
-                )
-                temporary = delta_session(session, filter_key="app", boundary=None, scope="app", now_ns=3 * 10**18)
-                await summarizer.should_summarize_with_context(EMPTY_CONTEXT, temporary)
-
-        asyncio.run(turns(5))
-        costs[n_events] = statistics.median(best_of(lambda: asyncio.run(turns(500)), 1) / 500 for _ in range(5))
-    say("trigger check and delta, turn at 10,000 / at 200 events", f"{costs[10_000] / costs[200]:.2f} x", "<= 1.2")
-    say("  microseconds a turn at 10,000 events", f"{costs[10_000] * 1e6:.0f}", "")
+    """PERF-01, PERF-02: trigger check, delta and prompt of a turn, under a budget and with the full history."""
+    for name, budget in (("under a budget of 4,000 tokens", 4000), ("with the full history", None)):
+        engines = {n_events: _Turns(n_events) for n_events in (200, 10_000)}
+        for engine in engines.values():
+            for _ in range(20):
+                engine.turn(budget)
+        times: dict[int, list[float]] = {n_events: [] for n_events in engines}
+        for _ in range(400):  # in turn, so that both see the same machine
+            for n_events, engine in engines.items():
+                start = time.perf_counter()
+                engine.turn(budget)
+                times[n_events].append(time.perf_counter() - start)
+        short, long = statistics.median(times[200]), statistics.median(times[10_000])
+        texts = [(event.author, event.message.content) for event in engines[10_000].session.events]
+        floor = best_of(lambda texts=texts: [{"role": role, "content": text} for role, text in texts], 5)  # type: ignore[misc]
+        if budget is not None:
+            say(f"turn at 10,000 / at 200 events, {name}", f"{long / short:.2f} x", "<= 1.2")
+        else:
+            say(f"turn at 10,000 events {name} / one dict per event", f"{long / floor:.2f} x", "<= 4")
+        say("  microseconds a turn at 10,000 events", f"{long * 1e6:.0f}", "")
 
 
 def bench_sessions() -> None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from workbench.build import billing_counter
 from workbench.config import RunConfig
+from workbench.model.types import Message
 from workbench.recordings import load_recordings
+from workbench.replay.cache import common_prefix_tokens, part_text, tools_text
 from workbench.replay.conversation import replay_conversation
 from workbench.replay.coverage import states_at
 from workbench.replay.runs import with_unique_ids
@@ -49,6 +52,47 @@ def faults(path: Path, values: dict[str, Any]) -> list[tuple[object, ...]]:
         assert [state for state, _ in states if state == "lost"] == []
         assert len(rows) <= 8 * max(len(conversation.calls), 1), "ranges per change, not events times calls"
     return found
+
+
+def wrong_prefixes(path: Path, values: dict[str, Any]) -> list[tuple[str, int]]:
+    """Calls whose prefix isn't what comparing the texts of whole requests gives."""
+    config = RunConfig.from_values({"billing": {"encoding": "runes:1"}, "counter": {"runes_per_token": 1.5}, **values})
+    billing = billing_counter(config)
+    columns = TABLES["calls"].column_names
+    wrong = []
+    for conversation in with_unique_ids(load_recordings(path)):
+        requests: list[list[str]] = []
+        texts: dict[int, tuple[Message, str]] = {}  # holds the message, so that its identity stays its own
+
+        def text_of(message: Message, texts: dict[int, tuple[Message, str]] = texts) -> str:
+            return texts.setdefault(id(message), (message, part_text(message)))[1]
+
+        def note(facts: Any, sent: Any, requests: list[list[str]] = requests, text_of: Any = text_of) -> None:
+            request = sent.request
+            requests.append([tools_text(request.tools)] * bool(request.tools) + [*map(text_of, request.messages)])
+
+        trace = replay_conversation(conversation, config, on_sent=note)
+        for n, row in enumerate(trace.rows["calls"]):
+            slow = common_prefix_tokens(requests[n], requests[:n], billing) if n else None
+            if dict(zip(columns, row, strict=True))["prefix_tokens"] != slow:
+                wrong.append((conversation.id, n))
+    return wrong
+
+
+@pytest.mark.parametrize("values", CONFIGS.values(), ids=CONFIGS.keys())
+def test_the_prefix_by_parts_is_the_prefix_of_whole_texts(values: dict[str, Any]) -> None:
+    """WB-CACHE-01a, ASM-CACHE-06: at every call."""
+    assert wrong_prefixes(DATASETS / "multi-agent", values) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.mark.parametrize("name", CORPORA)
+def test_the_prefix_by_parts_is_the_prefix_of_whole_texts_on_real_recordings(
+    name: str, values: dict[str, Any], shared_path: Path
+) -> None:
+    """WB-CACHE-01a."""
+    assert wrong_prefixes(shared_path / "data" / name, values) == []
 
 
 @pytest.mark.parametrize("values", CONFIGS.values(), ids=CONFIGS.keys())
