@@ -73,7 +73,7 @@ class Audit:
         """A request was sent; it has `n_shared` leading messages in common with the one before."""
         self._cover(call, sent)
         turn = self._turn(sent)
-        found = self.protocol.check(sent.request.messages, turn, known_shared=n_shared)
+        found = self.protocol.check(sent.request.messages_from(n_shared), turn, n_shared=n_shared)
         if self._asked is not None and not self.coverage.is_sent(self._asked):
             found = tuple({*found, ProtocolViolation(-1, "no_current_message")})  # an equal older message isn't it
         if not found and not self._known:
@@ -81,7 +81,7 @@ class Audit:
         known, self._known = self._known, {}
         for violation in sorted(found):
             index = violation.message if violation.message >= 0 else None
-            message = sent.request.messages[violation.message] if index is not None else None
+            message = sent.request.message_at(index) if index is not None else None
             event = self._event_at(index, sent) if index is not None else self._asked
             key = (violation.rule, violation.detail, event.id if event is not None else id(message))
             self._known[key] = message

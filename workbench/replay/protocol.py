@@ -64,7 +64,7 @@ def violations_of(
     messages: Sequence[Message], turn: RunningTurn, rules: ModelRules = ModelRules()
 ) -> tuple[ProtocolViolation, ...]:
     """All faults of one request, in order."""
-    return ProtocolChecker(rules).check(tuple(messages), turn)
+    return ProtocolChecker(rules).check(messages, turn)
 
 
 def holds(message: Message, current: Message) -> bool:
@@ -91,7 +91,7 @@ class ProtocolChecker:
     """Checks the requests of one conversation, in order."""
 
     rules: ModelRules = field(default_factory=ModelRules)
-    _messages: tuple[Message, ...] = ()
+    _messages: list[Message] = field(default_factory=list)
     _faults: list[ProtocolViolation] = field(default_factory=list)
     """Faults that depend on nothing but the messages up to the round they stand in."""
     _first: int = -1
@@ -101,15 +101,17 @@ class ProtocolChecker:
     """Where the current message was seen last, -1 when it wasn't."""
 
     def check(
-        self, messages: tuple[Message, ...], turn: RunningTurn, *, known_shared: int = 0
+        self, new: Sequence[Message], turn: RunningTurn, *, n_shared: int = 0
     ) -> tuple[ProtocolViolation, ...]:
         """All faults of the next request.
 
         Args:
-            known_shared: Leading messages that are known to be the very objects of the request before.
+            new: Its messages behind those that it shares with the request before.
+            n_shared: How many those are.
         """
-        start = _start_of_round(messages, _n_same(self._messages, messages, known_shared))
-        self._messages = messages
+        messages = self._messages
+        messages[n_shared:] = new
+        start = _start_of_round(messages, n_shared)
         del self._faults[bisect_left(self._faults, start, key=lambda fault: fault.message) :]
         if self._first >= start:
             self._first = -1
@@ -172,17 +174,6 @@ class ProtocolChecker:
         self._faults += [ProtocolViolation(start - 1, "unanswered_call", call_id) for call_id in waiting]
         self._faults += strays
         return i
-
-
-def _n_same(previous: Sequence[Message], messages: Sequence[Message], known: int) -> int:
-    """How many leading messages are the same objects."""
-    limit = min(len(previous), len(messages))
-    n = min(known, limit)
-    if n and previous[n - 1] is not messages[n - 1]:
-        n = 0
-    while n < limit and previous[n] is messages[n]:
-        n += 1
-    return n
 
 
 def _start_of_round(messages: Sequence[Message], index: int) -> int:
