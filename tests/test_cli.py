@@ -138,6 +138,12 @@ def test_replay_then_sql_then_report(here: Path, capsys: pytest.CaptureFixture[s
     assert "tuned" in out
     table = as_json(capsys, "sql", "SELECT count(*) AS n FROM calls")
     assert table == {"columns": ["n"], "rows": [[24]]}
+    described = {one["name"]: one for one in as_json(capsys, "sql", "--tables")["tables"]}
+    assert {column["name"] for column in described["calls"]["columns"]} >= {"conversation", "call", "prompt_tokens"}
+    code, _, err = run(capsys, "sql", "SELECT CAST(event_id AS INTEGER) FROM calls")
+    assert code == 4
+    assert "Could not convert" in err
+    assert "damaged" not in err
     code, out, _ = run(capsys, "sql", "--tables")
     assert "prompt_tokens" in out
     code, out, _ = run(capsys, "report", "--run", "tuned", "--report", "again.html")

@@ -263,6 +263,8 @@ def _sql(options: argparse.Namespace) -> int:
     if options.tables or not options.query:
         from workbench.replay.trace import TABLES
 
+        if options.json:
+            return _print_json({"tables": [table.as_dict() for table in TABLES.values()]})
         for table in TABLES.values():
             print(f"\n{table.name}: {table.doc}")
             for column in table.columns:

@@ -31,6 +31,11 @@ class Table:
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
+    def as_dict(self) -> dict[str, object]:
+        """Name, meaning and columns as JSON values."""
+        columns = [{"name": column.name, "type": column.type, "doc": column.doc} for column in self.columns]
+        return {"name": self.name, "doc": self.doc, "columns": columns}
+
 
 def _table(name: str, doc: str, *columns: tuple[str, str, str] | tuple[str, str, str, bool]) -> Table:
     return Table(name, doc, tuple(Column(*column) for column in columns))

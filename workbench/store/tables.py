@@ -104,6 +104,8 @@ def _error_from(error: duckdb.Error, path: Path) -> StoreError:
         return StoreFullError(f"{path}: no room on the disk", hint="free some space and run the command again")
     if isinstance(error, duckdb.ParserException | duckdb.CatalogException | duckdb.BinderException):
         return StoreError(text.splitlines()[0], hint="see `workbench sql --tables` for tables and columns")
+    if isinstance(error, duckdb.ConversionException | duckdb.OutOfRangeException | duckdb.InvalidInputException):
+        return StoreError(text.splitlines()[0], hint="the query can't be computed for these values")
     if isinstance(error, duckdb.ConstraintException):
         return StoreError(f"{path}: somebody else wrote the same rows", hint="run the command again")
     return StoreCorruptError(f"{path}: {text.splitlines()[0]}", path=path)
