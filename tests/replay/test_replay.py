@@ -11,13 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from tests.replay.conftest import chat, config, summarising
 from workbench.agent.flow import SentRequest
 from workbench.build import billing_counter, engine_counter
 from workbench.call import EMPTY_CONTEXT
-from workbench.errors import ConfigError, ReplayError
+from workbench.errors import ConfigError, ReplayError, StoreError
 from workbench.recordings import Recordings
 from workbench.replay.cache import common_prefix_tokens, part_text, tools_text
 from workbench.replay.conversation import replay_conversation
@@ -279,6 +280,23 @@ def test_equal_configurations_of_two_names_are_two_runs(recorded: Callable[..., 
     assert list(first) == ["基线"]
     assert list(second) == ["调整", "x y", "x-y"]
     assert len(load_runs(tmp_path / "runs")) == 4
+
+
+def test_runs_of_another_version_are_left_out_by_name(recorded: Callable[..., Recordings], tmp_path: Path) -> None:
+    """WB-RPL-10: their tables may lack what this version asks for."""
+    folder = tmp_path / "runs"
+    replay(recorded(chat(2)), [config(name="new")], runs=folder)
+    (old,) = replay(recorded(chat(2)), [config(name="old")], runs=folder).values()
+    with duckdb.connect(str(old.path)) as connection:
+        connection.execute("UPDATE run SET trace_version = trace_version - 1")
+        connection.execute("DROP TABLE coverage")
+    assert list(load_runs(folder)) == ["new"]
+    assert query_runs("SELECT count(DISTINCT run_file) FROM calls", folder)[1] == [(1,)]
+    with pytest.raises(ReplayError, match="another version"):
+        load_runs(folder, ["old"])
+    load_runs(folder)["new"].path.unlink()
+    with pytest.raises(StoreError, match="no finished run"):
+        load_runs(folder)
 
 
 def test_a_session_that_expired_between_two_requests_is_made_anew(recorded: Callable[..., Recordings]) -> None:

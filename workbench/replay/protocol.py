@@ -100,9 +100,7 @@ class ProtocolChecker:
     _held_at: int = -1
     """Where the current message was seen last, -1 when it wasn't."""
 
-    def check(
-        self, new: Sequence[Message], turn: RunningTurn, *, n_shared: int = 0
-    ) -> tuple[ProtocolViolation, ...]:
+    def check(self, new: Sequence[Message], turn: RunningTurn, *, n_shared: int = 0) -> tuple[ProtocolViolation, ...]:
         """All faults of the next request.
 
         Args:

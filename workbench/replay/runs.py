@@ -236,6 +236,11 @@ class Run:
         """Name and hash of configuration, data and engine."""
         return str(self._meta["run_id"])
 
+    @property
+    def is_current(self) -> bool:
+        """Its tables are those of this version."""
+        return bool(self._meta["trace_version"] == TRACE_VERSION)
+
     @cached_property
     def facts(self) -> dict[str, Any]:
         """The run's figures (`FACT_NAMES`)."""
@@ -376,12 +381,17 @@ def load_runs(folder: str | Path = RUNS_FOLDER, names: Sequence[str] = ()) -> Ru
         StoreError: the folder has no finished run.
         ReplayError: a name isn't there; the hint is the nearest one.
     """
-    runs = [Run(path) for path in finished_runs(folder)]
+    found = [Run(path) for path in finished_runs(folder)]
+    runs = [run for run in found if run.is_current]
+    others = {name for run in found if not run.is_current for name in (run.run_id, run.name)}
     if not runs:
-        raise StoreError(f"{folder}: no finished run", hint="run `workbench replay` first")
+        hint = "replay again: those there are another version's" if others else "run `workbench replay` first"
+        raise StoreError(f"{folder}: no finished run", hint=hint)
     if names:
         known = {run.run_id: run for run in runs} | {run.name: run for run in runs}
         for name in names:
+            if name not in known and name in others:
+                raise ReplayError(f"run {name!r} was made by another version of the engine", hint="replay it again")
             if name not in known:
                 raise ReplayError(f"no run {name!r} in {folder}", hint=nearest_name(name, known))
         runs = [known[name] for name in dict.fromkeys(names)]
@@ -395,6 +405,6 @@ def load_runs(folder: str | Path = RUNS_FOLDER, names: Sequence[str] = ()) -> Ru
 
 
 def query_runs(sql: str, folder: str | Path = RUNS_FOLDER) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """SQL over all finished runs of a folder: every trace table with a `run_file` column in front, and `run`."""
-    files = {path.stem: path for path in finished_runs(folder)}
+    """SQL over the finished runs of a folder that this version made: every trace table with a `run_file` column in front, and `run`."""
+    files = {path.stem: path for path in finished_runs(folder) if Run(path).is_current}
     return duck.query_files(files, [*TABLES, "run"], sql, key="run_file")
