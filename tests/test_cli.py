@@ -79,7 +79,7 @@ def test_replay_shows_the_exact_request_of_a_call(here: Path, capsys: pytest.Cap
     shown = ("replay", "own.jsonl", "--config", "tuned.toml", "--show", "c1:11")
     code, out, err = run(capsys, *shown, "--report", "own.html")
     assert (code, err) == (0, "")
-    assert out.endswith("\nreport: own.html\n")
+    assert out.endswith(f"\nreport: {here / 'own.html'}\n")
     assert (here / "own.html").exists()
     assert out.startswith("“c1”, call 11: ")
     assert "tokens of more than 300" in out
