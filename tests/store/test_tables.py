@@ -4,40 +4,49 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from workbench.errors import StoreCorruptError, StoreError, StoreLockedError
-from workbench.store.tables import append_rows, check_is_duckdb, create_tables, query_files, read_rows, read_table
+from workbench.store.tables import Columns, Row, TableFile, check_is_duckdb, query_files, read_table
 
 COLUMNS = {"t": [("text", "VARCHAR"), ("n", "BIGINT")]}
 
 
+def written(path: Path, rows: Sequence[Row], columns: Mapping[str, Columns] = COLUMNS) -> Path:
+    file = TableFile(path)
+    file.create(columns)
+    file.append({"t": rows})
+    file.close()
+    return path
+
+
 def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
-    path = tmp_path / "a.duckdb"
-    create_tables(path, COLUMNS)
     rows = [("汉\x00字 '\"", 2**40), (None, None)]
-    append_rows(path, {"t": rows})
+    path = written(tmp_path / "a.duckdb", rows)
     assert read_table(path, "t") == (["text", "n"], rows)
     assert read_table(path, "t", where={"n": 2**40})[1] == rows[:1]
 
 
 def test_half_a_surrogate_pair_is_written_as_its_escape(tmp_path: Path) -> None:
     """BUG-28, M16."""
-    path = tmp_path / "a.duckdb"
-    create_tables(path, COLUMNS)
-    append_rows(path, {"t": [("a\ud83d", 1)]})
+    path = written(tmp_path / "a.duckdb", [("a\ud83d", 1)])
     assert read_table(path, "t")[1] == [("a\\ud83d", 1)]
 
 
 def test_a_block_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     """WB-RPL-11."""
-    path = tmp_path / "a.duckdb"
-    create_tables(path, {**COLUMNS, "u": [("n", "BIGINT")]})
+    file = TableFile(tmp_path / "a.duckdb")
+    file.create({**COLUMNS, "u": [("n", "BIGINT")]})
     with pytest.raises(StoreError):
-        append_rows(path, {"t": [("fine", 1)], "u": [("not a number",)]})
-    assert read_table(path, "t")[1] == []
+        file.append({"t": [("fine", 1)], "u": [("not a number",)]})
+    file.append({"t": [("next", 2)]})
+    assert file.read("SELECT * FROM t") == (["text", "n"], [("next", 2)])
+    file.close()
+    file.close()
+    assert read_table(tmp_path / "a.duckdb", "t")[1] == [("next", 2)]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +67,7 @@ def test_other_files_are_refused_before_duckdb_sees_them(content: bytes, message
 
 def test_a_file_held_by_another_process_names_the_holder(tmp_path: Path) -> None:
     """BUG-29, REL-04."""
-    path = tmp_path / "a.duckdb"
-    create_tables(path, COLUMNS)
+    path = written(tmp_path / "a.duckdb", [])
     script = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
         [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -68,7 +76,7 @@ def test_a_file_held_by_another_process_names_the_holder(tmp_path: Path) -> None
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
         with pytest.raises(StoreLockedError, match=f"process {holder.pid} holds the file"):
-            read_rows(path, "SELECT 1")
+            read_table(path, "t")
     finally:
         holder.communicate("")
 
@@ -77,10 +85,7 @@ def test_several_files_answer_as_one_and_names_are_only_names(tmp_path: Path) ->
     """SEC-01."""
     files = {}
     for name in ("one", "two'; DROP TABLE t; --"):
-        path = tmp_path / f"{len(files)} it's.duckdb"
-        create_tables(path, COLUMNS)
-        append_rows(path, {"t": [(name, 1)]})
-        files[name] = path
+        files[name] = written(tmp_path / f"{len(files)} it's.duckdb", [(name, 1)])
     columns, rows = query_files(files, ["t"], 'SELECT "file", text FROM t ORDER BY ALL', key="file")
     assert columns == ["file", "text"]
     assert rows == [(name, name) for name in sorted(files)]

@@ -11,7 +11,7 @@ import multiprocessing
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -93,12 +93,14 @@ def replay(
         RunWriter(folder, RunKey(config, data_hash, source_version(config), __version__)) for config in config_list
     ]
     open_writers = [writer for writer in writers if fresh or not writer.is_finished]
-    for writer in open_writers:
-        writer.begin(fresh=fresh)
-    if open_writers:
-        with _shown(progress) as bar:
-            _run_all(recordings, open_writers, jobs, bar)
-        tidy_cassettes([writer.key.config for writer in open_writers])
+    with ExitStack() as stack:
+        for writer in open_writers:
+            stack.callback(writer.close)
+            writer.begin(fresh=fresh)
+        if open_writers:
+            with _shown(progress) as bar:
+                _run_all(recordings, open_writers, jobs, bar)
+            tidy_cassettes([writer.key.config for writer in open_writers])
         for writer in open_writers:
             writer.finish()
     return RunSet([Run(writer.path, conversations=recordings) for writer in writers], problems=recordings.problems)

@@ -128,6 +128,7 @@ class RunWriter:
         self.path = folder / f"{key.run_id}.duckdb"
         self._partial = folder / f"{key.run_id}.partial.duckdb"
         self.done: frozenset[int] = frozenset()
+        self._tables: duck.TableFile | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -140,16 +141,25 @@ class RunWriter:
             self._remove(self._partial)  # the finished run stays until the new one takes its place
         if self._partial.exists():
             try:
-                _, rows = duck.read_rows(self._partial, "SELECT position FROM done")
+                self._tables = duck.TableFile(self._partial)
+                _, rows = self._tables.read("SELECT position FROM done")
                 self.done = frozenset(row[0] for row in rows)
                 return
             except StoreLockedError:
                 raise
             except StoreError:
+                self.close()
                 self._remove(self._partial)  # what can't be read is replayed again
         self._partial.parent.mkdir(parents=True, exist_ok=True)
         schemas = {name: [(c.name, c.type) for c in table.columns] for name, table in TABLES.items()}
-        duck.create_tables(self._partial, {**schemas, "run": _RUN_COLUMNS, "done": _DONE_COLUMNS})
+        self._tables = duck.TableFile(self._partial)
+        self._tables.create({**schemas, "run": _RUN_COLUMNS, "done": _DONE_COLUMNS})
+
+    def close(self) -> None:
+        """Let the file go; what is written stays, for a run that goes on with it."""
+        tables, self._tables = self._tables, None
+        if tables is not None:
+            tables.close()
 
     def add(self, traces: Sequence[ConversationTrace]) -> None:
         """Write a block of conversations: all of it or nothing."""
@@ -160,21 +170,24 @@ class RunWriter:
             for name, batch in trace.rows.items():
                 rows[name].extend(batch)
         done = [(trace.position, trace.conversation, trace.digest()) for trace in traces]
-        duck.append_rows(self._partial, {**rows, "done": done})
+        assert self._tables is not None
+        self._tables.append({**rows, "done": done})
         self.done |= {trace.position for trace in traces}
 
     def finish(self) -> None:
         """Add the totals and give the file its final name."""
-        _, finished = duck.read_rows(self._partial, "SELECT count(*) FROM run")
+        assert self._tables is not None
+        _, finished = self._tables.read("SELECT count(*) FROM run")
         if not finished[0][0]:
-            self._add_totals()
+            self._add_totals(self._tables)
+        self.close()
         try:
             self._partial.replace(self.path)
         except OSError as error:
             raise StoreError(f"{self.path}: can't be written: {error.strerror}") from error
 
-    def _add_totals(self) -> None:
-        facts = self._facts()
+    def _add_totals(self, tables: duck.TableFile) -> None:
+        facts = self._facts(tables)
         config = self.key.config
         row = (
             facts["run_id"],
@@ -186,12 +199,12 @@ class RunWriter:
             json.dumps(facts, ensure_ascii=False),
             TRACE_VERSION,
         )
-        duck.append_rows(self._partial, {"run": [row]})
+        tables.append({"run": [row]})
 
-    def _facts(self) -> dict[str, Any]:
-        columns, rows = duck.read_rows(self._partial, _TOTALS_SQL)
+    def _facts(self, tables: duck.TableFile) -> dict[str, Any]:
+        columns, rows = tables.read(_TOTALS_SQL)
         totals = {name: _plain_number(value) for name, value in zip(columns, rows[0], strict=True)}
-        _, digests = duck.read_rows(self._partial, "SELECT digest FROM done ORDER BY position")
+        _, digests = tables.read("SELECT digest FROM done ORDER BY position")
         trace_hash = hashlib.sha256("".join(row[0] for row in digests).encode()).hexdigest()
         config = self.key.config
         known = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,24 +111,52 @@ def _error_from(error: duckdb.Error, path: Path) -> StoreError:
     return StoreCorruptError(f"{path}: {text.splitlines()[0]}", path=path)
 
 
-def create_tables(path: Path, tables: Mapping[str, Columns]) -> None:
-    """A new file with empty tables."""
-    with open_tables(path, read_only=False) as connection:
-        for name, columns in tables.items():
-            parts = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
-            connection.execute(f"CREATE TABLE {quote_identifier(name)} ({parts})")
+class TableFile:
+    """A file of tables, held open for writing: opening one takes longer than most of what is done with it.
 
+    Raises:
+        StoreLockedError: another process holds the file.
+        StoreCorruptError: not a DuckDB file, or a damaged one.
+        StoreFullError: no room on the disk.
+    """
 
-def append_rows(path: Path, rows: Mapping[str, Sequence[Row]]) -> None:
-    """Add rows to several tables in one transaction: all of them or none."""
-    with open_tables(path, read_only=False) as connection:
-        connection.execute("BEGIN")
-        for name, batch in rows.items():
-            if batch:
-                appender = connection.appender(name)
-                appender.append_rows([_storable(row) for row in batch])
-                appender.flush()
-        connection.execute("COMMIT")
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stack = ExitStack()
+        self._connection = self._stack.enter_context(open_tables(path, read_only=False))
+
+    def close(self) -> None:
+        """Write everything into the file itself and let it go; calling it again is harmless."""
+        self._stack.close()
+
+    def create(self, tables: Mapping[str, Columns]) -> None:
+        """Empty tables."""
+        with translated(self._path):
+            for name, columns in tables.items():
+                parts = ", ".join(f"{quote_identifier(column)} {kind}" for column, kind in columns)
+                self._connection.execute(f"CREATE TABLE {quote_identifier(name)} ({parts})")
+
+    def append(self, rows: Mapping[str, Sequence[Row]]) -> None:
+        """Add rows to several tables in one transaction: all of them or none."""
+        with translated(self._path):
+            self._connection.execute("BEGIN")
+            try:
+                for name, batch in rows.items():
+                    if batch:
+                        appender = self._connection.appender(name)
+                        appender.append_rows([_storable(row) for row in batch])
+                        appender.flush()
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with suppress(duckdb.Error):  # a failed commit has rolled back already
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def read(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
+        """Column names and rows of a query."""
+        with translated(self._path):
+            cursor = self._connection.execute(sql, list(parameters))
+            return [description[0] for description in cursor.description or ()], cursor.fetchall()
 
 
 def _storable(row: Row) -> Row:
@@ -142,14 +170,6 @@ def _storable(row: Row) -> Row:
             value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in row
         )
     return row
-
-
-def read_rows(path: Path, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
-    """Column names and rows of a query over one file."""
-    with open_tables(path, read_only=True) as connection:
-        cursor = connection.execute(sql, list(parameters))
-        columns = [description[0] for description in cursor.description or ()]
-        return columns, cursor.fetchall()
 
 
 def read_table(path: Path, name: str, *, where: Mapping[str, Any] | None = None) -> tuple[list[str], list[Row]]:
