@@ -23,7 +23,9 @@ def roles(conversation) -> str:
 
 def test_the_formats_are_listed_by_name():
     """WB-REC-02."""
-    assert format_names() == ("workbench", "claude-code", "tau-bench", "swe-agent", "openai-chat", "dialogue")
+    assert format_names() == (
+        "workbench", "claude-code", "tau-bench", "swe-agent", "anthropic", "openai-chat", "dialogue"
+    )  # fmt: skip
 
 
 # --- tau-bench -------------------------------------------------------------------------------------------

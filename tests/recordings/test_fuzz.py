@@ -32,6 +32,15 @@ UNICODE = [
 EXTREMES = [0, -1, 10**40, 1e308, 1_767_830_000_000, True, None, "", [], {}, "2026-01-01 10:00"]
 MESSAGES = [say("system", "s"), say("user", "a", id="m1"), ask(("k1", "f")), result("k1"), say("assistant", "b")]
 
+BLOCKS = [
+    say("user", "a"),
+    say(
+        "assistant", [{"type": "thinking", "thinking": "t"}, {"type": "tool_use", "id": "k", "name": "f", "input": {}}]
+    ),
+    say("user", [{"type": "tool_result", "tool_use_id": "k", "content": "r"}]),
+    say("assistant", [{"type": "text", "text": "b"}]),
+]
+
 
 def native_lines() -> list[str]:
     head = {"type": "session", "format": "workbench", "version": 1, "id": "n"}
@@ -81,6 +90,21 @@ SEEDS: dict[str, str] = {
     "swe": json.dumps({"trajectory": [], "history": [*MESSAGES, say("user", "c")], "info": {}}, indent=2),
     "native": "\n".join(native_lines()) + "\n",
     "transcript": "\n".join(transcript_lines()) + "\n",
+    "anthropic": json.dumps({"system": "s", "messages": BLOCKS}) + "\n",
+    "anthropic log": "\n".join(
+        json.dumps(
+            {
+                "request": {"system": [{"type": "text", "text": "s"}], "messages": BLOCKS[:n]},
+                "response": {
+                    "type": "message",
+                    "id": f"m{n}",
+                    "content": BLOCKS[n]["content"],
+                    "usage": {"input_tokens": 3, "cache_read_input_tokens": 2},
+                },
+            }
+        )
+        for n in (1, 3)
+    ),
 }
 
 

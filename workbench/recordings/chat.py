@@ -21,6 +21,7 @@ _MEDIA_PARTS = {
     "video_url": "video", "video": "video", "input_video": "video",
     "file": "file", "input_file": "file",
 }  # fmt: skip
+_MOST_TOKENS = 10**15
 _ADDRESS_KEYS = ("url", "data", "file_data", "file_id", "id")
 
 
@@ -201,7 +202,7 @@ def token_count(raw: Any, label: str, *names: str) -> int | None:
     """The first of these fields that isn't null; not reported is None, never 0 (WB-REC-07).
 
     Raises:
-        FaultyRecordError: not a whole number, or negative.
+        FaultyRecordError: not a whole number, negative, or absurd.
     """
     if not isinstance(raw, dict):
         return None
@@ -212,6 +213,8 @@ def token_count(raw: Any, label: str, *names: str) -> int | None:
         raise FaultyRecordError(f"usage: {label} is not a whole number")
     if value < 0:
         raise FaultyRecordError(f"usage: {label} {int(value)} is negative")
+    if value > _MOST_TOKENS:
+        raise FaultyRecordError(f"usage: {label} is more than any request has", "expected a number of tokens")
     return int(value)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, ContentPart, Message, ToolCall, Usage
-from workbench.recordings.chat import arguments_text, check_usage, compact_json, token_count
+from workbench.model.types import SYSTEM, TOOL, USER, Message
+from workbench.recordings.blocks import Blocks, usage_from_blocks
 from workbench.recordings.draft import ROWS_MERGED, Draft
 from workbench.recordings.moments import moment_ns
 from workbench.recordings.problems import FaultyRecordError, kind_of, quoted
@@ -23,7 +23,6 @@ from workbench.recordings.types import Conversation
 
 FORMAT_NAME = "claude-code"
 _SYNTHETIC_MODEL = "<synthetic>"
-_MEDIA = {"image": "image", "document": "file"}
 _TREE_TYPES = ("user", "assistant", "system", "attachment", "progress")
 
 
@@ -199,20 +198,13 @@ def _add_answer(
     if raw.get("model") == _SYNTHETIC_MODEL:
         draft.lose("messages made by the recorded tool, not by a model")
         return
-    blocks = _Blocks(raw.get("content"), draft.n_events + 1)
-    message = Message(
-        role=ASSISTANT,
-        content=blocks.text,
-        content_parts=tuple(blocks.parts),
-        tool_calls=tuple(blocks.calls),
-        reasoning_content="\n\n".join(blocks.thinking),
-        reasoning_signature=blocks.signature,
-    )
+    blocks = Blocks(raw.get("content"), draft.n_events + 1)
+    message = blocks.answer()
     if not (message.has_payload or message.tool_calls):
         draft.lose("empty answers")
         return
     answer_id = f"{raw.get('id') or value['uuid']}/{value.get('requestId') or ''}"
-    usage, split = _usage(raw.get("usage"))
+    usage, split = usage_from_blocks(raw.get("usage"))
     billed_before = reading.log.billed_answers.setdefault(answer_id, reading.path) != reading.path
     is_new = draft.add(
         message,
@@ -231,7 +223,7 @@ def _add_answer(
 
 def _add_user_row(draft: Draft, raw: Mapping[str, Any], value: Mapping[str, Any], facts: dict[str, Any]) -> None:
     """Tool results, and what a person said: a row may hold both."""
-    blocks = _Blocks(raw.get("content"), draft.n_events + 1)
+    blocks = Blocks(raw.get("content"), draft.n_events + 1)
     for place, (call_id, text) in enumerate(blocks.results):
         event_id = value["uuid"] if place == 0 else ""
         draft.add(Message(role=TOOL, content=text, tool_id=call_id), event_id=event_id, **facts)
@@ -240,96 +232,6 @@ def _add_user_row(draft: Draft, raw: Mapping[str, Any], value: Mapping[str, Any]
     role = SYSTEM if value.get("isMeta") and draft.n_events else USER
     message = Message(role=role, content=blocks.text, content_parts=tuple(blocks.parts))
     draft.add(message, event_id="" if blocks.results else value["uuid"], **facts)
-
-
-class _Blocks:
-    """The content blocks of a message, sorted by kind."""
-
-    def __init__(self, content: Any, number: int) -> None:
-        self.texts: list[str] = []
-        self.parts: list[ContentPart] = []
-        self.calls: list[ToolCall] = []
-        self.results: list[tuple[str, str]] = []
-        self.thinking: list[str] = []
-        self.signature = ""
-        if content is None:
-            raise FaultyRecordError(f"message {number} has neither content nor tool calls")
-        if isinstance(content, str):
-            self.texts.append(content)
-            return
-        if not isinstance(content, list):
-            raise FaultyRecordError(f"message {number}: content is {kind_of(content)}, expected text or parts")
-        for place, block in enumerate(content, 1):
-            self._take(block, number, place)
-
-    @property
-    def text(self) -> str:
-        return "\n\n".join(text for text in self.texts if text)
-
-    def _take(self, block: Any, number: int, place: int) -> None:
-        kind = block.get("type") if isinstance(block, dict) else None
-        if not isinstance(kind, str):
-            raise FaultyRecordError(f"message {number}, part {place} is {kind_of(block)} without a type")
-        if kind == "text":
-            self.texts.append(str(block.get("text") or ""))
-        elif kind == "thinking":
-            self.thinking.append(str(block.get("thinking") or ""))
-            self.signature = str(block.get("signature") or "")
-        elif kind == "redacted_thinking":
-            self.signature = str(block.get("data") or "")
-        elif kind == "tool_use":
-            call_id, name = str(block.get("id") or ""), str(block.get("name") or "")
-            self.calls.append(ToolCall(id=call_id, name=name, arguments=arguments_text(block.get("input"))))
-        elif kind == "tool_result":
-            self.results.append((str(block.get("tool_use_id") or ""), _result_text(block.get("content"))))
-        elif kind in _MEDIA:
-            source = block.get("source")
-            data = source.get("data") or source.get("url") if isinstance(source, dict) else ""
-            self.parts.append(ContentPart(type=_MEDIA[kind], url=str(data or "")))
-        else:
-            raise FaultyRecordError(f"message {number}, part {place}: type {quoted(kind)} is not known")
-
-
-def _result_text(content: Any) -> str:
-    """The text of a tool result; what isn't text stays as JSON."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        texts = [
-            block["text"] if isinstance(block, dict) and isinstance(block.get("text"), str) else compact_json(block)
-            for block in content
-        ]
-        return "\n".join(texts)
-    return compact_json(content)
-
-
-def _usage(raw: Any) -> tuple[Usage | None, dict[str, int]]:
-    """Usage in the engine's meaning, and cache writes by lifetime where the source tells them apart."""
-    if raw is None:
-        return None, {}
-    if not isinstance(raw, dict):
-        raise FaultyRecordError(f"usage is {kind_of(raw)}, expected an object")
-    fresh = token_count(raw, "input", "input_tokens")
-    written = token_count(raw, "cache creation", "cache_creation_input_tokens")
-    read = token_count(raw, "cache read", "cache_read_input_tokens")
-    output = token_count(raw, "output", "output_tokens")
-    reported = [n for n in (fresh, written, read) if n is not None]
-    usage = Usage(
-        prompt_tokens=sum(reported) if reported else None,
-        completion_tokens=output,
-        cached_tokens=read,
-        cache_creation_tokens=written,
-        cache_read_tokens=read,
-    )
-    check_usage(usage)
-    split = raw.get("cache_creation")
-    lifetimes = {
-        name: n for name in ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-        if (n := token_count(split, name, name)) is not None
-    }  # fmt: skip
-    return (None if usage == Usage() else usage), lifetimes
 
 
 CLAUDE_CODE = Format(FORMAT_NAME, _recognises, _read)

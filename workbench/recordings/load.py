@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from workbench.errors import ConfigError, RecordingError, nearest_name
+from workbench.recordings.anthropic import ANTHROPIC
 from workbench.recordings.claude_code import CLAUDE_CODE
 from workbench.recordings.dialogue import DIALOGUE
 from workbench.recordings.native import NATIVE
@@ -31,7 +32,7 @@ from workbench.recordings.tau_bench import TAU_BENCH
 from workbench.recordings.types import Conversation
 
 # Asked in this order: the more particular first.
-FORMATS: tuple[Format, ...] = (NATIVE, CLAUDE_CODE, TAU_BENCH, SWE_AGENT, OPENAI_CHAT, DIALOGUE)
+FORMATS: tuple[Format, ...] = (NATIVE, CLAUDE_CODE, TAU_BENCH, SWE_AGENT, ANTHROPIC, OPENAI_CHAT, DIALOGUE)
 _FORMATS_BY_NAME = {item.name: item for item in FORMATS}
 AUTO = "auto"
 # Up to here a complete walk keeps what it read: a replay walks its recordings more than once.
@@ -340,17 +341,19 @@ class _Loader:
     def _detect(self, rows: Iterator[Row]) -> tuple[list[Row], Format | None]:
         """The first rows, and the format that recognises one of them."""
         seen: list[Row] = []
-        if self.forced is not None:
-            return seen, self.forced
+        chosen = self.forced
+        if chosen is not None:
+            return seen, chosen
         for row in islice(rows, _DETECTION_ROWS):
             seen.append(row)
             if row.fault is None and row.n_bytes:
-                chosen = next((item for item in FORMATS if item.recognises(row.value)), None)
-                if chosen is not None:
-                    return seen, chosen
+                asked = FORMATS if chosen is None else _dialects(chosen)
+                chosen = next((item for item in asked if item.recognises(row.value)), chosen)
+                if chosen is not None and not _dialects(chosen):
+                    break
             if sum(row.n_bytes for row in seen) > _DETECTION_BYTES:
                 break
-        return seen, None
+        return seen, chosen
 
     def _not_recognised(
         self, seen: list[Row], reader: RowReader, file: SourceFile, reading: Reading, found: _Pass
@@ -371,6 +374,10 @@ class _Loader:
             )
         else:
             found.skipped.append(Skipped(file.label, "not a recording"))
+
+
+def _dialects(chosen: Format) -> tuple[Format, ...]:
+    return tuple(item for item in FORMATS if item.dialect_of == chosen.name)
 
 
 def _is_record(value: Any) -> bool:

@@ -7,13 +7,13 @@ Logged requests repeat the history; they're chained to conversations by `request
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from workbench.model.types import ASSISTANT, USER, Usage
-from workbench.recordings.chat import message_from_chat, tools_from_chat, usage_from_chat
+from workbench.recordings.chat import message_from_chat, usage_from_chat
 from workbench.recordings.draft import Draft
+from workbench.recordings.envelope import SESSION_KEYS, TIME_KEYS, Envelope, body_of, messages_of, text_or_empty
 from workbench.recordings.moments import moment_ns
 from workbench.recordings.problems import FaultyRecordError, kind_of
 from workbench.recordings.reading import Format, Reading, own_id
@@ -22,54 +22,8 @@ from workbench.recordings.rows import Row
 from workbench.recordings.types import Conversation
 
 FORMAT_NAME = "openai-chat"
-SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
-_TIME_KEYS = ("timestamp", "created_at", "time", "created")
 _CORPUS_ROLES = {"usr", "sys"}  # CrossWOZ: see `dialogue`
 _ANSWER_KEYS = ("response", "completion", "choices")
-_KEPT_KEYS = ("metadata", "probes", "labels")
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """One row, whatever form it has."""
-
-    messages: list[Any]
-    outer: Mapping[str, Any]
-    """The row itself: ids, times and usage are looked up here first."""
-    body: Mapping[str, Any]
-    """Where `messages` was found."""
-    answer: Any = None
-    """The response that goes with a logged request."""
-
-    def field(self, *names: str) -> Any:
-        for part in (self.outer, self.body):
-            for name in names:
-                if part.get(name) is not None:
-                    return part[name]
-        return None
-
-    def own_id(self, *names: str) -> str:
-        """The first of these ids that the row or its body has.
-
-        Raises:
-            FaultyRecordError: it's blank.
-        """
-        return own_id(self.outer, *names) or own_id(self.body, *names)
-
-    def finish(self, draft: Draft, *, wanted_id: str) -> Conversation:
-        """The conversation of a draft, with what stands around its messages.
-
-        Raises:
-            FaultyRecordError: something there can't be used.
-        """
-        return draft.finish(
-            FORMAT_NAME,
-            wanted_id=wanted_id,
-            user_id=self.own_id("user_id", "user"),
-            model=_text(self.field("model")),
-            tools=tools_from_chat(self.field("tools", "functions")),
-            metadata={key: self.outer[key] for key in _KEPT_KEYS if self.outer.get(key)},
-        )
 
 
 def _is_message(value: Any) -> bool:
@@ -87,47 +41,27 @@ def _recognises(value: Any) -> bool:
         return False
     if _is_message(value) and value.keys() & {"content", "tool_calls", "function_call"}:
         return True
-    body = _body_of(value)
+    body = body_of(value)
     if body is None or not isinstance(body["messages"], list):
         return False
     roles = {message.get("role") if _is_message(message) else None for message in body["messages"][:4]}
     return None not in roles and not roles <= _CORPUS_ROLES
 
 
-def _body_of(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The object that holds `messages`: the row, or the request inside a log or batch row."""
-    if "messages" in value:
-        return value
-    for name in ("request", "body", "input", "kwargs"):
-        inner = value.get(name)
-        if isinstance(inner, dict):
-            found = _body_of(inner) if name != "input" or "messages" in inner else None
-            if found is not None:
-                return found
-    return None
-
-
-def _record_of(value: Any) -> _Record:
+def _record_of(value: Any) -> Envelope:
     """The messages of a row and what stands around them.
 
     Raises:
         FaultyRecordError: no messages there (B08 and its kind).
     """
     if _is_message_list(value):
-        return _Record(value, {}, {})
-    if not isinstance(value, dict):
-        raise FaultyRecordError(f"expected an object, got {kind_of(value)}")
-    body = _body_of(value)
-    if body is None:
-        raise FaultyRecordError("no messages", 'expected a "messages" list')
-    if not isinstance(body["messages"], list):
-        raise FaultyRecordError(f"messages is {kind_of(body['messages'])}, expected an array")
-    messages = body["messages"]
+        return Envelope(value, {}, {})
+    body, messages = messages_of(value)
     preferred = value.get("preferred_output")
     if isinstance(preferred, list):
         messages = [*messages, *preferred]
     answer = next((value[key] for key in _ANSWER_KEYS if value.get(key) is not None), None)
-    return _Record(messages, value, body, {"choices": answer} if isinstance(answer, list) else answer)
+    return Envelope(messages, value, body, {"choices": answer} if isinstance(answer, list) else answer)
 
 
 def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
@@ -160,27 +94,23 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
     yield from log.conversations(_logged)
 
 
-def _exchange(record: _Record, row: Row, reading: Reading) -> Exchange | None:
+def _exchange(record: Envelope, row: Row, reading: Reading) -> Exchange | None:
     """The row as one logged request with its answer; None when it's a conversation of its own."""
     if record.answer is None:
         return None
-    session_id = record.own_id(*SESSION_KEYS)
-    metadata = record.field("metadata")
-    if not session_id and isinstance(metadata, dict):
-        session_id = own_id(metadata, *SESSION_KEYS)
     answer, facts = answer_of(record.answer)
     messages = tuple(message_from_chat(raw, number) for number, raw in enumerate(record.messages, 1))
     usage = facts.get("usage")
-    time = record.field(*_TIME_KEYS)
+    time = record.field(*TIME_KEYS)
     return Exchange(
         line=row.line,
-        session_id=session_id,
+        session_id=record.session_id(),
         messages=messages,
         answer=None if answer is None else message_from_chat(answer, len(messages) + 1),
         usage=usage_from_chat(record.field("usage") if usage is None else usage),
-        model=_text(facts.get("model")),
-        answer_id=_text(facts.get("id")),
-        finish_reason=_text(facts.get("finish_reason")),
+        model=text_or_empty(facts.get("model")),
+        answer_id=text_or_empty(facts.get("id")),
+        finish_reason=text_or_empty(facts.get("finish_reason")),
         time_ns=moment_ns(facts.get("created") if time is None else time, reading.options),
         source=record,
     )
@@ -209,11 +139,7 @@ def answer_of(raw: Any) -> tuple[Any, dict[str, Any]]:
     return ({"role": ASSISTANT, **message} if isinstance(message, dict) else None), facts
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _conversation(record: _Record, row: Row, reading: Reading) -> Conversation:
+def _conversation(record: Envelope, row: Row, reading: Reading) -> Conversation:
     """A row that is a conversation of its own."""
     wanted_id = record.own_id(*SESSION_KEYS, "id", "custom_id")
     draft = Draft(reading, line=row.line)
@@ -222,7 +148,7 @@ def _conversation(record: _Record, row: Row, reading: Reading) -> Conversation:
     usage = usage_from_chat(record.field("usage"))
     if usage is not None and not draft.annotate_answer(usage):
         draft.lose("usage without an answer it belongs to")
-    return record.finish(draft, wanted_id=wanted_id)
+    return record.finish(draft, FORMAT_NAME, wanted_id=wanted_id)
 
 
 def add_message(draft: Draft, raw: Any, number: int, reading: Reading, *, line: int | None = None) -> None:
@@ -235,31 +161,19 @@ def add_message(draft: Draft, raw: Any, number: int, reading: Reading, *, line: 
     usage: Usage | None = None
     if message.role == ASSISTANT and raw.get("usage") is not None:
         usage = usage_from_chat(raw["usage"])
-    time = next((raw[key] for key in _TIME_KEYS if raw.get(key) is not None), None)
+    time = next((raw[key] for key in TIME_KEYS if raw.get(key) is not None), None)
     facts: dict[str, Any] = {"line": line, "time_ns": moment_ns(time, reading.options)}
     if message.role == USER and draft.has_answers and reading.options.observations == "tool":
         draft.add_observation(message, **facts)
         return
     event_id = raw.get("event_id", raw.get("id"))
-    draft.add(message, usage=usage, model=_text(raw.get("model")), event_id=_text(event_id), **facts)
+    draft.add(message, usage=usage, model=text_or_empty(raw.get("model")), event_id=text_or_empty(event_id), **facts)
 
 
 def _logged(chain: Chain, reading: Reading) -> Conversation:
     """The conversation of a chain: each answer with what its own exchange reported."""
-    record: _Record = chain.last.source
-    draft = Draft(reading, line=chain.first.line)
-    for logged in chain.messages:
-        exchange = logged.exchange
-        facts: dict[str, Any] = {"line": exchange.line, "time_ns": exchange.time_ns}
-        if logged.is_answer:
-            facts |= {
-                "usage": exchange.usage,
-                "model": exchange.model,
-                "answer_id": exchange.answer_id,
-                "finish_reason": exchange.finish_reason,
-            }
-        draft.add(logged.message, **facts)
-    return record.finish(draft, wanted_id=chain.first.session_id)
+    record: Envelope = chain.last.source
+    return record.finish(chain.draft(reading), FORMAT_NAME, wanted_id=chain.first.session_id)
 
 
 class _LooseMessages:

@@ -185,6 +185,8 @@ class Format:
     recognises: Callable[[Any], bool]
     """A row's value is surely of this format."""
     read: Reader
+    dialect_of: str = ""
+    """Another format, whose rows some of this one's look like: one row that doesn't decides for the file."""
 
 
 def values_of(rows: Iterator[Row], reading: Reading) -> Iterator[tuple[Row, Any]]:

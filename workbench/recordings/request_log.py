@@ -9,11 +9,12 @@ history starts a new chain. Leading system messages aren't compared: many agents
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.model.types import SYSTEM, Message, Usage
+from workbench.recordings.draft import Draft
 from workbench.recordings.problems import FaultyRecordError
 from workbench.recordings.reading import Reading
 from workbench.recordings.types import Conversation
@@ -32,6 +33,10 @@ class Exchange:
     answer_id: str = ""
     finish_reason: str = ""
     time_ns: int | None = None
+    answered_ns: int | None = None
+    """When the answer was there, if the log knows both times."""
+    extensions: Mapping[str, Any] | None = None
+    """What else the answer reported."""
     source: Any = None
     """The row, for whoever builds the conversation."""
 
@@ -55,6 +60,30 @@ class Chain:
     last: Exchange
     n_exchanges: int = 1
     instructions: set[str] = field(default_factory=set)
+
+    def draft(self, reading: Reading) -> Draft:
+        """All messages, each answer with what its own exchange reported.
+
+        Raises:
+            FaultyRecordError: they don't make a conversation.
+        """
+        draft = Draft(reading, line=self.first.line)
+        for logged in self.messages:
+            exchange = logged.exchange
+            if not logged.is_answer:
+                draft.add(logged.message, line=exchange.line, time_ns=exchange.time_ns)
+                continue
+            draft.add(
+                logged.message,
+                line=exchange.line,
+                time_ns=exchange.answered_ns or exchange.time_ns,
+                usage=exchange.usage,
+                model=exchange.model,
+                answer_id=exchange.answer_id,
+                finish_reason=exchange.finish_reason,
+                extensions=exchange.extensions,
+            )
+        return draft
 
 
 Build = Callable[[Chain, Reading], Conversation]
