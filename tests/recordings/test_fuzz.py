@@ -32,6 +32,7 @@ UNICODE = [
 EXTREMES = [0, -1, 10**40, 1e308, 1_767_830_000_000, True, None, "", [], {}, "2026-01-01 10:00"]
 MESSAGES = [say("system", "s"), say("user", "a", id="m1"), ask(("k1", "f")), result("k1"), say("assistant", "b")]
 
+CALL = {"id": "k1", "type": "function", "function": {"name": "f", "arguments": "e30="}}
 BLOCKS = [
     say("user", "a"),
     say(
@@ -90,6 +91,36 @@ SEEDS: dict[str, str] = {
     "swe": json.dumps({"trajectory": [], "history": [*MESSAGES, say("user", "c")], "info": {}}, indent=2),
     "native": "\n".join(native_lines()) + "\n",
     "transcript": "\n".join(transcript_lines()) + "\n",
+    "trpc": json.dumps(
+        [
+            {
+                "id": f"s{n}",
+                "appName": "a",
+                "userID": "u",
+                "state": {"k": "eA=="},
+                "events": [
+                    {
+                        "id": "e1",
+                        "author": "user",
+                        "timestamp": "2026-03-01T10:00:00Z",
+                        "invocationId": "i",
+                        "choices": [{"message": {"role": "user", "content": "x"}}],
+                    },
+                    {
+                        "id": "e2",
+                        "author": "bot",
+                        "timestamp": "2026-03-01T10:00:01Z",
+                        "invocationId": "i",
+                        "stateDelta": {"k": "eA=="},
+                        "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}},
+                        "choices": [{"message": {"role": "assistant", "tool_calls": [CALL]}}],
+                    },
+                ],
+            }
+            for n in range(2)
+        ],
+        indent=1,
+    ),
     "anthropic": json.dumps({"system": "s", "messages": BLOCKS}) + "\n",
     "anthropic log": "\n".join(
         json.dumps(

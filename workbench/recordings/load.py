@@ -29,10 +29,11 @@ from workbench.recordings.rows import Row, RowReader
 from workbench.recordings.sources import MB, Skipped, SourceFile, UnreadableError, check_paths, find_sources
 from workbench.recordings.swe_agent import SWE_AGENT
 from workbench.recordings.tau_bench import TAU_BENCH
+from workbench.recordings.trpc import TRPC
 from workbench.recordings.types import Conversation
 
 # Asked in this order: the more particular first.
-FORMATS: tuple[Format, ...] = (NATIVE, CLAUDE_CODE, TAU_BENCH, SWE_AGENT, ANTHROPIC, OPENAI_CHAT, DIALOGUE)
+FORMATS: tuple[Format, ...] = (NATIVE, CLAUDE_CODE, TAU_BENCH, SWE_AGENT, TRPC, ANTHROPIC, OPENAI_CHAT, DIALOGUE)
 _FORMATS_BY_NAME = {item.name: item for item in FORMATS}
 AUTO = "auto"
 # Up to here a complete walk keeps what it read: a replay walks its recordings more than once.
