@@ -91,6 +91,7 @@ SEEDS: dict[str, str] = {
     "swe": json.dumps({"trajectory": [], "history": [*MESSAGES, say("user", "c")], "info": {}}, indent=2),
     "native": "\n".join(native_lines()) + "\n",
     "transcript": "\n".join(transcript_lines()) + "\n",
+    "csv": "id,role,content,time\n" + 'A,user,"a ""b"", c",1772413200\nA,assistant,b,1772413201\n',
     "trpc": json.dumps(
         [
             {

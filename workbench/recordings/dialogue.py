@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta, timezone
+from itertools import zip_longest
 from typing import Any
 
-from workbench.model.types import ASSISTANT, SYSTEM, USER, Message
+from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, Message
 from workbench.recordings.draft import Draft
 from workbench.recordings.moments import moment_ns
 from workbench.recordings.problems import FaultyRecordError, kind_of, quoted
@@ -24,9 +25,14 @@ from workbench.recordings.types import Conversation
 FORMAT_NAME = "dialogue"
 JAPAN = timezone(timedelta(hours=9))
 _ROLE_NAMES = {
+    "tool": TOOL, "function": TOOL, "developer": SYSTEM,
+    "用户": USER, "客户": USER, "顾客": USER, "ユーザー": USER, "お客様": USER, "고객": USER, "사용자": USER,
+    "客服": ASSISTANT, "助手": ASSISTANT, "坐席": ASSISTANT, "オペレーター": ASSISTANT, "アシスタント": ASSISTANT,
+    "상담원": ASSISTANT, "챗봇": ASSISTANT,
     "usr": USER, "user": USER, "human": USER, "customer": USER, "client": USER, "visitor": USER,
     "sys": ASSISTANT, "system": ASSISTANT, "assistant": ASSISTANT, "agent": ASSISTANT, "bot": ASSISTANT, "gpt": ASSISTANT,
 }  # fmt: skip
+_ANSWERING = {"assistant", "agent", "bot", "gpt"}
 _TURN_KEYS = ("utterances", "turns", "dialogue", "dialog", "log", "conversation", "messages")
 _TEXT_KEYS = ("text", "utterance", "message", "content", "value")
 _SPEAKER_KEYS = ("speaker", "interlocutor_id", "from", "role", "user", "name")
@@ -41,6 +47,7 @@ class _Turn:
     text: Any
     speaker: Any = None
     time: Any = None
+    line: int | None = None
 
 
 def _turns_in(value: Any) -> tuple[str, list[Any]] | None:
@@ -128,7 +135,10 @@ def _roles(speakers: Sequence[Any], draft: Draft) -> Callable[[int], str]:
         place = next(place for place, name in enumerate(speakers, 1) if not isinstance(name, str))
         raise FaultyRecordError(f"message {place} has no speaker", "the others have one")
     if all(name.lower() in _ROLE_NAMES for name in named):
-        return lambda place: _ROLE_NAMES[str(speakers[place]).lower()]
+        roles = dict(_ROLE_NAMES)
+        if any(name.lower() in _ANSWERING for name in named):  # else `system` is the side that answers
+            roles["system"] = SYSTEM
+        return lambda place: roles[str(speakers[place]).lower()]
     second = next((name for name in named if name != named[0]), None)
     draft.lose("roles assumed: the first speaker is the user, the second the assistant")
     return lambda place: ASSISTANT if speakers[place] == second and second is not None else USER
@@ -139,11 +149,16 @@ def _add_turns(
 ) -> None:
     for place, turn in enumerate(turns):
         if turn.text is None:
-            raise FaultyRecordError(f"message {place + 1} has neither content nor tool calls")
+            raise FaultyRecordError(f"message {place + 1} has neither content nor tool calls", line=turn.line)
         if not isinstance(turn.text, str):
-            raise FaultyRecordError(f"message {place + 1}: content is {kind_of(turn.text)}, expected text or parts")
-        time_ns = moment_ns(turn.time, reading.options, default_zone=default_zone)
-        draft.add(Message(role=role(place), content=turn.text), time_ns=time_ns)
+            reason = f"message {place + 1}: content is {kind_of(turn.text)}, expected text or parts"
+            raise FaultyRecordError(reason, line=turn.line)
+        try:
+            time_ns = moment_ns(turn.time, reading.options, default_zone=default_zone)
+            draft.add(Message(role=role(place), content=turn.text), time_ns=time_ns, line=turn.line)
+        except FaultyRecordError as fault:
+            fault.line = fault.line or turn.line
+            raise
 
 
 # --- with a mapping ----------------------------------------------------------------------------------
@@ -162,7 +177,7 @@ def _read_mapped(rows: Iterator[Row], reading: Reading, columns: Mapping[str, st
             if turns is not None:
                 if not isinstance(turns, list):
                     raise FaultyRecordError(f"{columns['turns']} is {kind_of(turns)}, expected an array")
-                yield _mapped_conversation(turns, row, row_id or row.key, reading, columns)
+                yield mapped_conversation(turns, row, row_id or row.key, reading, columns)
                 continue
         except FaultyRecordError as fault:
             reading.refuse(fault, row)
@@ -180,46 +195,64 @@ def _grouped(
     group: list[tuple[Row, Any]], group_id: str, reading: Reading, columns: Mapping[str, str]
 ) -> Iterator[Conversation]:
     try:
-        yield _mapped_conversation([value for _, value in group], group[0][0], group_id, reading, columns)
+        yield mapped_conversation([value for _, value in group], group[0][0], group_id, reading, columns)
     except FaultyRecordError as fault:
         reading.refuse(fault, group[0][0])
 
 
 def _column(value: Mapping[str, Any], path: str) -> Any:
-    """A column; dots lead into objects."""
+    """A column; dots lead into objects, unless the name itself has them."""
+    if path in value:
+        return value[path]
     current: Any = value
     for name in path.split("."):
         current = current.get(name) if isinstance(current, dict) else None
     return current
 
 
-def _mapped_conversation(
-    turns: Sequence[Any], row: Row, wanted_id: str, reading: Reading, columns: Mapping[str, str]
+def mapped_conversation(
+    turns: Sequence[Any],
+    row: Row,
+    wanted_id: str,
+    reading: Reading,
+    columns: Mapping[str, str],
+    *,
+    format_name: str = FORMAT_NAME,
+    lines: Sequence[int] = (),
 ) -> Conversation:
+    """The conversation of rows, or of the turns in one, whose columns are known.
+
+    Args:
+        lines: Where each turn stands, if not all in the line of `row`.
+
+    Raises:
+        FaultyRecordError: a turn has no text, or its speaker isn't known.
+    """
     draft = Draft(reading, line=row.line)
+    numbered = list(zip_longest(turns, lines))
     if "text" not in columns:
-        pairs = [pair for raw in turns for pair in _exchange(raw, columns)]
+        pairs = [pair for raw, line in numbered for pair in _exchange(raw, columns, line)]
         _add_turns(draft, [turn for turn, _ in pairs], lambda place: pairs[place][1], reading)
     else:
-        found = [_mapped_turn(raw, columns) for raw in turns]
+        found = [_mapped_turn(raw, columns, line) for raw, line in numbered]
         _add_turns(draft, found, _mapped_roles([turn.speaker for turn in found], columns, draft), reading)
-    return draft.finish(FORMAT_NAME, wanted_id=wanted_id)
+    return draft.finish(format_name, wanted_id=wanted_id)
 
 
-def _exchange(raw: Any, columns: Mapping[str, str]) -> Iterator[tuple[_Turn, str]]:
+def _exchange(raw: Any, columns: Mapping[str, str], line: int | None) -> Iterator[tuple[_Turn, str]]:
     """The two turns of a row that holds a question and its answer."""
     if not isinstance(raw, dict):
         raise FaultyRecordError(f"expected an object, got {kind_of(raw)}")
     time = _column(raw, columns["time"]) if "time" in columns else None
     for role in (USER, ASSISTANT):
-        yield _Turn(_column(raw, columns[role]), time=time), role
+        yield _Turn(_column(raw, columns[role]), time=time, line=line), role
 
 
-def _mapped_turn(raw: Any, columns: Mapping[str, str]) -> _Turn:
+def _mapped_turn(raw: Any, columns: Mapping[str, str], line: int | None) -> _Turn:
     if not isinstance(raw, dict):
         raise FaultyRecordError(f"expected an object, got {kind_of(raw)}")
     speaker, time = (_column(raw, columns[key]) if key in columns else None for key in ("speaker", "time"))
-    return _Turn(_column(raw, columns["text"]), speaker, time)
+    return _Turn(_column(raw, columns["text"]), speaker, time, line)
 
 
 def _mapped_roles(speakers: Sequence[Any], columns: Mapping[str, str], draft: Draft) -> Callable[[int], str]:

@@ -20,6 +20,7 @@ from typing import Any, overload
 from workbench.errors import ConfigError, RecordingError, nearest_name
 from workbench.recordings.anthropic import ANTHROPIC
 from workbench.recordings.claude_code import CLAUDE_CODE
+from workbench.recordings.csv import CSV
 from workbench.recordings.dialogue import DIALOGUE
 from workbench.recordings.native import NATIVE
 from workbench.recordings.openai_chat import OPENAI_CHAT
@@ -28,12 +29,13 @@ from workbench.recordings.reading import Format, PassLog, Reading, ReadOptions
 from workbench.recordings.rows import Row, RowReader
 from workbench.recordings.sources import MB, Skipped, SourceFile, UnreadableError, check_paths, find_sources
 from workbench.recordings.swe_agent import SWE_AGENT
+from workbench.recordings.table import TableReader, is_table
 from workbench.recordings.tau_bench import TAU_BENCH
 from workbench.recordings.trpc import TRPC
 from workbench.recordings.types import Conversation
 
 # Asked in this order: the more particular first.
-FORMATS: tuple[Format, ...] = (NATIVE, CLAUDE_CODE, TAU_BENCH, SWE_AGENT, TRPC, ANTHROPIC, OPENAI_CHAT, DIALOGUE)
+FORMATS: tuple[Format, ...] = (NATIVE, CLAUDE_CODE, TAU_BENCH, SWE_AGENT, TRPC, ANTHROPIC, OPENAI_CHAT, DIALOGUE, CSV)
 _FORMATS_BY_NAME = {item.name: item for item in FORMATS}
 AUTO = "auto"
 # Up to here a complete walk keeps what it read: a replay walks its recordings more than once.
@@ -41,6 +43,7 @@ KEPT_EVENTS = 20_000
 KEPT_CHARS = 16_000_000
 _DETECTION_ROWS = 20
 _DETECTION_BYTES = 8 * MB
+_HEAD_BYTES = 8192
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Paths = str | Path | Sequence[str | Path]
@@ -70,7 +73,8 @@ def load_recordings(
     Args:
         path: File, folder, glob, or several; folders are walked, packed files are read.
         format: Name of a format, or `auto`: found from the content of each file.
-        map: Columns of a `dialogue` without known layout: `user=...,assistant=...` or `text=...,speaker=...`.
+        map: Columns of a `csv`, or of a `dialogue` without known layout: `user=...,assistant=...` or
+            `text=...,speaker=...`.
         gap_s: Synthetic clock: seconds before each request, when no event has a time.
         step_s: Synthetic clock: seconds between events of a request.
         observations: What messages of role user behind the first answer are in agent recordings: `user` or `tool`.
@@ -328,9 +332,15 @@ class _Loader:
             return
         if _looks_like_utf16(head) and (file.named or _looks_like_json(head)):
             raise RecordingError("not UTF-8 (looks like UTF-16)", path=file.label, hint="convert the file")
-        reader = RowReader(stream, _is_record, max_record_bytes=self.max_line_bytes)
-        rows = iter(reader)
-        seen, chosen = self._detect(rows)
+        reader: RowReader | TableReader
+        chosen: Format | None
+        if self._is_table(stream):
+            reader = TableReader(stream, max_record_bytes=self.max_line_bytes)
+            rows, seen, chosen = iter(reader), list[Row](), CSV
+        else:
+            reader = RowReader(stream, _is_record, max_record_bytes=self.max_line_bytes)
+            rows = iter(reader)
+            seen, chosen = self._detect(rows)
         if chosen is None:
             self._not_recognised(seen, reader, file, reading, found)
             return
@@ -338,6 +348,13 @@ class _Loader:
         yield from chosen.read(chain(seen, rows), reading)
         if not reading.n_loaded and all(problem.severity == "note" for problem in reading.log.problems[n_problems:]):
             reading.report(f"no conversation found in {reader.n_lines} lines")
+
+    def _is_table(self, stream: io.BufferedReader) -> bool:
+        """Tables are text of another kind, so they're told apart before any row is read."""
+        if self.forced is CSV:
+            return True
+        may_be = self.forced is None or (self.forced is DIALOGUE and self.options.mapping is not None)
+        return may_be and is_table(stream.peek(_HEAD_BYTES), self.options.mapping)
 
     def _detect(self, rows: Iterator[Row]) -> tuple[list[Row], Format | None]:
         """The first rows, and the format that recognises one of them."""
@@ -357,7 +374,7 @@ class _Loader:
         return seen, chosen
 
     def _not_recognised(
-        self, seen: list[Row], reader: RowReader, file: SourceFile, reading: Reading, found: _Pass
+        self, seen: list[Row], reader: RowReader | TableReader, file: SourceFile, reading: Reading, found: _Pass
     ) -> None:
         """Say why a file gives nothing: blank, broken, or simply no recording."""
         contents = [row for row in seen if row.n_bytes]
