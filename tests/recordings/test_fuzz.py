@@ -92,6 +92,51 @@ SEEDS: dict[str, str] = {
     "native": "\n".join(native_lines()) + "\n",
     "transcript": "\n".join(transcript_lines()) + "\n",
     "csv": "id,role,content,time\n" + 'A,user,"a ""b"", c",1772413200\nA,assistant,b,1772413201\n',
+    "otel": json.dumps(
+        {
+            "resourceSpans": [
+                {
+                    "scopeSpans": [
+                        {
+                            "spans": [
+                                {
+                                    "spanId": f"s{n}",
+                                    "startTimeUnixNano": str(1772413200 * 10**9 + n),
+                                    "attributes": [
+                                        {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
+                                        {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "7"}},
+                                    ],
+                                    "events": [
+                                        {
+                                            "name": "gen_ai.user.message",
+                                            "attributes": [{"key": "content", "value": {"stringValue": "a"}}],
+                                        }
+                                    ],
+                                }
+                            ]
+                        }
+                    ]
+                }
+                for n in range(2)
+            ]
+        },
+        indent=1,
+    ),
+    "otel lines": "\n".join(
+        json.dumps(
+            {
+                "name": "chat",
+                "context": {"span_id": f"s{n}"},
+                "start_time": f"2026-03-01T10:00:0{n}Z",
+                "attributes": {
+                    "gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "a"}]}],
+                    "gen_ai.output.messages": [{"role": "assistant", "parts": [{"type": "tool_call", "name": "f"}]}],
+                    "gen_ai.prompt.0.role": "user",
+                },
+            }
+        )
+        for n in range(3)
+    ),
     "trpc": json.dumps(
         [
             {

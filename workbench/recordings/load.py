@@ -24,6 +24,7 @@ from workbench.recordings.csv import CSV
 from workbench.recordings.dialogue import DIALOGUE
 from workbench.recordings.native import NATIVE
 from workbench.recordings.openai_chat import OPENAI_CHAT
+from workbench.recordings.otel_genai import OTEL_GENAI
 from workbench.recordings.problems import Problem, shown
 from workbench.recordings.reading import Format, PassLog, Reading, ReadOptions
 from workbench.recordings.rows import Row, RowReader
@@ -35,7 +36,18 @@ from workbench.recordings.trpc import TRPC
 from workbench.recordings.types import Conversation
 
 # Asked in this order: the more particular first.
-FORMATS: tuple[Format, ...] = (NATIVE, CLAUDE_CODE, TAU_BENCH, SWE_AGENT, TRPC, ANTHROPIC, OPENAI_CHAT, DIALOGUE, CSV)
+FORMATS: tuple[Format, ...] = (
+    NATIVE,
+    CLAUDE_CODE,
+    TAU_BENCH,
+    SWE_AGENT,
+    TRPC,
+    OTEL_GENAI,
+    ANTHROPIC,
+    OPENAI_CHAT,
+    DIALOGUE,
+    CSV,
+)
 _FORMATS_BY_NAME = {item.name: item for item in FORMATS}
 AUTO = "auto"
 # Up to here a complete walk keeps what it read: a replay walks its recordings more than once.
