@@ -249,6 +249,40 @@ def test_a_trajectory_without_history_is_a_problem(tmp_path):
         load_recordings(document(tmp_path / "x.traj", {"trajectory": [], "history": 7}), format="swe-agent")
 
 
+@pytest.mark.parametrize("as_text", [True, False], ids=["text", "list"])
+def test_rows_of_swe_smith_hold_their_messages_as_one_text(as_text, tmp_path):
+    """WB-REC-02 `swe-agent`: observations with role user are no person's (WB-REC-04 rule 2)."""
+    messages = [
+        say("system", [{"type": "text", "text": "s"}]),
+        say("user", "fix it"),
+        say("assistant", "look\n```ls```"),
+        say("user", "OBSERVATION: a.py"),
+        say("assistant", "done"),
+    ]
+    row = {
+        "messages": json.dumps(messages) if as_text else messages,
+        "instance_id": "repo.1",
+        "resolved": True,
+        "model": "claude",
+        "traj_id": "repo.1.x",
+    }
+    recordings = load_recordings(jsonl(tmp_path / "train.jsonl", row, {**row, "messages": "[", "traj_id": "y"}))
+    (conversation,) = recordings
+    assert (recordings.formats, conversation.id, conversation.model) == ({"swe-agent": 1}, "repo.1.x", "claude")
+    assert (conversation.instruction, roles(conversation)) == ("s", "uata")
+    assert conversation.metadata == {"instance_id": "repo.1", "traj_id": "repo.1.x", "resolved": True}
+    assert texts(recordings) == ["messages is a text that can't be read; JSON ends early at column 1"]
+    assert recordings.problems[0].line == 2
+
+
+def test_trajectories_of_swe_smith_are_named_by_a_setup_in_text(shared_path):
+    """WB-DATA-02, WB-REC-03: the model is known, too."""
+    for conversation in load_recordings(shared_path / "data" / "swe-smith"):
+        assert conversation.id in conversation.source
+        assert conversation.model.startswith("claude-")
+        assert all(e.message.tool_name for e in conversation.events if e.message.role == "tool")
+
+
 # --- claude-code -----------------------------------------------------------------------------------------
 
 
