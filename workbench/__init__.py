@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench.model.types import Message, Request, Response, ToolCall
     from workbench.model.windows import register_model_context_window
     from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07, TRPC_AGENT_GO_2026_08
-    from workbench.recordings import Conversation, load_recordings, write_recording
+    from workbench.recordings import Conversation, load_recordings, redact, write_recording
     from workbench.recordings.generate import generate_conversation
     from workbench.replay.replay import replay
     from workbench.replay.runs import Run, RunSet, load_runs
@@ -71,6 +71,7 @@ _HOMES = {
     "WorkbenchError": "workbench.errors",
     "generate_conversation": "workbench.recordings.generate",
     "load_recordings": "workbench.recordings",
+    "redact": "workbench.recordings",
     "load_runs": "workbench.replay.runs",
     "register_model_context_window": "workbench.model.windows",
     "replay": "workbench.replay.replay",
@@ -115,6 +116,7 @@ __all__ = [
     "generate_conversation",
     "load_recordings",
     "load_runs",
+    "redact",
     "register_model_context_window",
     "replay",
     "report",

@@ -7,6 +7,7 @@ one module with a `Format`, one line in `load.FORMATS`, one test.
 from workbench.recordings.load import Recordings, format_names, load_recordings
 from workbench.recordings.native import write_recording
 from workbench.recordings.problems import Problem
+from workbench.recordings.redact import Redactor, redact
 from workbench.recordings.sources import Skipped
 from workbench.recordings.types import Conversation, RecordedCall, RecordedRequest
 
@@ -16,8 +17,10 @@ __all__ = [
     "RecordedCall",
     "RecordedRequest",
     "Recordings",
+    "Redactor",
     "Skipped",
     "format_names",
     "load_recordings",
+    "redact",
     "write_recording",
 ]
