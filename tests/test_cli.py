@@ -62,6 +62,50 @@ def test_import_prints_exactly_the_documented_object(here: Path, capsys: pytest.
     assert again["calls"] == 24
 
 
+def test_import_reports_what_was_kept_dropped_and_assumed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-REC-07: a row for each format, with its problems; below them what became of their conversations."""
+    good = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    lines = [json.dumps(good), '{"messages": [{"role": "narrator", "content": "x"}]}', "{'a'", json.dumps(good)]
+    Path("mixed").mkdir()
+    Path("mixed/chat.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Path("mixed/table.csv").write_text("role,content,score\nuser,hi,1\nassistant,ho,2\n", encoding="utf-8")
+    code, out, err = run(capsys, "import", "mixed")
+    assert code == 0
+    assert out.splitlines()[0].split() == ["format", "conversations", "events", "messages", "calls", "problems"]
+    table = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()[2:5]}
+    assert table == {
+        "openai-chat": "2 4 4 2 2 problems, see below",
+        "csv": "1 2 2 1 none",
+        "together": "3 6 6 3 2 problems, see below",
+    }
+    assert "kept: every message; no times, usage, instruction, tools or model known of 3" in out
+    assert 'note: columns without a meaning here: "score": 1 in' in out
+    assert "note: no event has a timestamp; synthetic clock used: 3 in 2 files" in out
+    assert [line.split(": ", 2)[1] for line in err.splitlines()] == ["mixed/chat.jsonl:2", "mixed/chat.jsonl:3:2"]
+    assert all(line.endswith("(its conversation is left out, the others are kept)") for line in err.splitlines())
+    assert run(capsys, "import", "mixed", "--strict")[0] == 3
+
+
+def test_import_replaces_personal_data_when_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-REC-06: one placeholder for one value in the whole file."""
+    records = [
+        {"id": name, "messages": [{"role": "user", "content": f"我是{name}，手机13812345678"}]}
+        for name in ("zhang@example.com", "li@example.com")
+    ]
+    Path("private.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n", encoding="utf-8")
+    code, out, _ = run(capsys, "import", "private.jsonl", "--redact", "--to", "shared.jsonl")
+    assert (code, "note: phone numbers replaced: 2 (1 different)" in out) == (0, True)
+    shared = Path("shared.jsonl").read_text(encoding="utf-8")
+    assert "我是[EMAIL_1]，手机[PHONE_1]" in shared
+    assert "我是[EMAIL_2]，手机[PHONE_1]" in shared
+    assert "example.com" not in shared
+    assert "1381234" not in shared
+    found = as_json(capsys, "import", "private.jsonl", "--redact", "--to", "shared.jsonl")
+    assert found["replaced"]["PHONE"] == 2
+    code, _, err = run(capsys, "import", "private.jsonl", "--redact")
+    assert (code, "--to FILE" in err) == (2, True)
+
+
 def test_replay_prints_exactly_the_documented_object(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-CLI-03, WB-CLI-04."""
     found = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--set", "trigger.token=200")

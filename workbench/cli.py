@@ -139,34 +139,68 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     """
     _add_recording_options(command)
     command.add_argument("--to", metavar="FILE", help="write what was read as native JSONL")
+    command.add_argument(
+        "--redact",
+        action="store_true",
+        help="with --to: placeholders for e-mail addresses, phone numbers, keys, card and id numbers; "
+        "names and postal addresses stay",
+    )
     command.add_argument("--strict", action="store_true", help="exit with 3 when there is any problem")
     command.add_argument("--json", action="store_true", help="print one JSON object")
     command.set_defaults(run=_import)
 
 
 def _import(options: argparse.Namespace) -> int:
-    from workbench.recordings import write_recording
+    from workbench.recordings import Redactor, redact, write_recording
 
+    if options.redact and not options.to:
+        raise ConfigError("--redact changes what is written", field="redact", hint="say where to: --to FILE")
     recordings = _load(options)
-    totals = recordings.totals()
-    if options.to:
+    redactor = Redactor()
+    if options.redact:
+        write_recording(options.to, (redact(conversation, redactor=redactor) for conversation in recordings))
+    elif options.to:
         write_recording(options.to, recordings)
     if options.json:
-        _print_json(totals)
+        replaced = {"replaced": dict(redactor.counts)} if options.redact else {}
+        _print_json(recordings.totals() | replaced)
     else:
-        for name in ("conversations", "events", "messages", "calls"):
-            print(f"{name:14}{totals[name]:>12,}")
-        for name, count in totals["formats"].items():
-            print(f"format {name}: {count:,} conversations")
-        for loss in recordings.losses:
-            print(f"note: {loss}")
-        for skipped in recordings.skipped:
-            print(f"skipped: {skipped.path}: {skipped.reason}")
+        _print_import(recordings)
+        for finding in redactor.findings:
+            print(f"note: {finding}")
         _print_problems(recordings)
         if options.to:
             print(f"written: {options.to}")
     has_problems = any(problem.severity == "problem" for problem in recordings.problems)
     return EXIT_INPUT if options.strict and has_problems else 0
+
+
+def _print_import(recordings: Recordings) -> None:
+    """The loss report: what was read of each format, what was kept, dropped and assumed (WB-REC-07)."""
+    from workbench.report.terminal import figures_table
+
+    names = ("conversations", "events", "messages", "calls")
+    tallies = recordings.tallies
+    rows = [
+        (name, *(f"{getattr(tally, column):,}" for column in names), _problems_in_words(tally.problems))
+        for name, tally in tallies.items()
+    ]
+    if len(tallies) > 1:
+        sums = [sum(getattr(tally, column) for tally in tallies.values()) for column in (*names, "problems")]
+        rows.append(("together", *(f"{n:,}" for n in sums[:-1]), _problems_in_words(sums[-1])))
+    print(figures_table(("format", *names, "problems"), rows))
+    known = ", ".join(f"{name} in {n:,}" for name, n in recordings.kept.items() if n)
+    print(
+        f"kept: every message; {known or 'no times, usage, instruction, tools or model known'} of {len(recordings):,}"
+    )
+    for loss in recordings.losses:
+        print(f"note: {loss}")
+    for skipped in recordings.skipped:
+        print(f"skipped: {skipped.path}: {skipped.reason}")
+
+
+def _problems_in_words(count: int) -> str:
+    return "none" if not count else "1 problem, see below" if count == 1 else f"{count:,} problems, see below"
 
 
 def _add_replay(command: argparse.ArgumentParser) -> None:
@@ -498,7 +532,8 @@ def _print_runs(runs: Any) -> None:
 
 def _print_problems(recordings: Recordings) -> None:
     for problem in recordings.problems:
-        print(f"{problem.severity}: {problem}", file=sys.stderr)
+        outcome = f" ({problem.outcome})" if problem.outcome else ""
+        print(f"{problem.severity}: {problem}{outcome}", file=sys.stderr)
 
 
 def _print_json(value: Any) -> int:

@@ -337,3 +337,27 @@ def test_a_bad_log_line_costs_only_itself(tmp_path):
     recordings = load_recordings(path)
     assert [contents(c) for c in recordings] == [["a", "b", "c", "d"]]
     assert texts(recordings) == ['role "narrator"; expected system, user, assistant or tool']
+
+
+@pytest.mark.parametrize(
+    ("broken", "kept"),
+    [
+        (b"{'role': 'user'}", ["B"]),
+        (b'{"session_id": "A", "role": "user", "content": }', ["B"]),
+        (b'{"session_id": "B", "role": "user", "content": }', ["A"]),
+    ],
+    ids=["of no session", "of the one before", "of the next"],
+)
+def test_a_broken_line_costs_the_conversation_it_belongs_to(broken, kept, tmp_path):
+    """REL-11, WB-REC-05: no half of it is taken for a whole one."""
+    lines = [
+        json.dumps(say(role, "x", session_id=session)).encode()
+        for session in ("A", "B")
+        for role in ("user", "assistant")
+    ]
+    path = tmp_path / "loose.jsonl"
+    path.write_bytes(b"\n".join([*lines[:2], broken, *lines[2:]]) + b"\n")
+    recordings = load_recordings(path)
+    assert [(c.id, len(c.events)) for c in recordings] == [(kept[0], 2)]
+    (problem,) = recordings.problems
+    assert (problem.line, problem.outcome) == (3, "its conversation is left out, the others are kept")

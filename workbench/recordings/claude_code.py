@@ -16,7 +16,7 @@ from workbench.model.types import SYSTEM, TOOL, USER, Message
 from workbench.recordings.blocks import Blocks, usage_from_blocks
 from workbench.recordings.draft import ROWS_MERGED, Draft
 from workbench.recordings.moments import moment_ns
-from workbench.recordings.problems import FaultyRecordError, kind_of, quoted
+from workbench.recordings.problems import ROW_LEFT_OUT, FaultyRecordError, kind_of, quoted
 from workbench.recordings.reading import Format, Reading, own_id
 from workbench.recordings.rows import Row
 from workbench.recordings.types import Conversation
@@ -68,7 +68,7 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
         elif (fault := row.refusal) is not None:
             # A broken row belongs to the session around it, whose tree has a hole without it.
             if current is None:
-                reading.refuse(fault, row)
+                reading.refuse(fault, row, outcome=ROW_LEFT_OUT)
             else:
                 current.fault = current.fault or _at(fault, row.line)
         elif row.n_bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.recordings.dialogue import mapped_conversation
-from workbench.recordings.problems import FaultyRecordError, quoted
+from workbench.recordings.problems import ROW_LEFT_OUT, FaultyRecordError, quoted
 from workbench.recordings.reading import Format, Reading, own_id
 from workbench.recordings.rows import Row
 from workbench.recordings.table import columns_of, known_columns
@@ -53,11 +53,11 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
         except FaultyRecordError as fault:
             fault.line = fault.line or row.line
             if columns is None and row.fault is None:
-                reading.refuse(fault, row)
+                reading.refuse(fault, row, outcome="the file is left out")
                 return
             group = groups.get(current)
             if group is None:
-                reading.refuse(fault, row)
+                reading.refuse(fault, row, outcome=ROW_LEFT_OUT)
             else:
                 group.fault = group.fault or fault
             continue

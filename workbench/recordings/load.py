@@ -12,7 +12,7 @@ import io
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, overload
@@ -50,6 +50,7 @@ FORMATS: tuple[Format, ...] = (
 )
 _FORMATS_BY_NAME = {item.name: item for item in FORMATS}
 AUTO = "auto"
+NOT_READ = "not read"
 # Up to here a complete walk keeps what it read: a replay walks its recordings more than once.
 KEPT_EVENTS = 20_000
 KEPT_CHARS = 16_000_000
@@ -122,12 +123,26 @@ def load_recordings(
 
 
 @dataclass(slots=True)
+class Tally:
+    """What was read of one format."""
+
+    conversations: int = 0
+    events: int = 0
+    messages: int = 0
+    calls: int = 0
+    problems: int = 0
+
+
+@dataclass(slots=True)
 class _Pass:
     """What one complete walk found out."""
 
     log: PassLog = field(default_factory=PassLog)
     skipped: list[Skipped] = field(default_factory=list)
-    formats: Counter[str] = field(default_factory=Counter)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    format_of: dict[str, str] = field(default_factory=dict)
+    """File -> the format it was read as."""
+    kept: Counter[str] = field(default_factory=Counter)
     conversations: int = 0
     events: int = 0
     messages: int = 0
@@ -135,13 +150,25 @@ class _Pass:
     chars: int = 0
 
     def count(self, conversation: Conversation) -> None:
-        self.formats[conversation.format] += 1
-        self.conversations += 1
-        self.events += len(conversation.events)
+        n_messages = 0
         for message in conversation.messages:
-            self.messages += 1
+            n_messages += 1
             self.chars += len(message.content)
-        self.calls += len(conversation.calls)
+        n_events, n_calls = len(conversation.events), len(conversation.calls)
+        self.conversations += 1
+        self.events += n_events
+        self.messages += n_messages
+        self.calls += n_calls
+        tally = self.tallies.setdefault(conversation.format, Tally())
+        tally.conversations += 1
+        tally.events += n_events
+        tally.messages += n_messages
+        tally.calls += n_calls
+        self.kept["times"] += not conversation.assumed_time
+        self.kept["usage"] += bool(conversation.usage)
+        self.kept["instruction"] += bool(conversation.instruction)
+        self.kept["tools"] += bool(conversation.tools)
+        self.kept["model"] += bool(conversation.model)
 
 
 Walk = Callable[["_Pass"], Iterator[Conversation]]
@@ -277,7 +304,23 @@ class Recordings(Sequence[Conversation]):
     @property
     def formats(self) -> dict[str, int]:
         """Conversations by format."""
-        return dict(self._complete().formats)
+        return {name: tally.conversations for name, tally in self._complete().tallies.items()}
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        """What was read of each format, and how many problems its files had; files of no format count as `not read`."""
+        found = self._complete()
+        tallies = {name: replace(tally) for name, tally in found.tallies.items()}
+        for problem in found.log.problems:
+            if problem.severity == "problem":
+                tallies.setdefault(found.format_of.get(problem.path, NOT_READ), Tally()).problems += 1
+        return tallies
+
+    @property
+    def kept(self) -> dict[str, int]:
+        """In how many conversations the recording knew times, usage, instruction, tools and model (WB-REC-03)."""
+        found = self._complete()
+        return {name: found.kept[name] for name in ("times", "usage", "instruction", "tools", "model")}
 
     @property
     def data_hash(self) -> str:
@@ -298,7 +341,7 @@ class Recordings(Sequence[Conversation]):
             "events": found.events,
             "messages": found.messages,
             "calls": found.calls,
-            "formats": dict(found.formats),
+            "formats": self.formats,
             "problems": [problem.as_dict() for problem in found.log.problems],
         }
 
@@ -356,6 +399,7 @@ class _Loader:
         if chosen is None:
             self._not_recognised(seen, reader, file, reading, found)
             return
+        found.format_of[file.label] = chosen.name
         n_problems = len(reading.log.problems)
         yield from chosen.read(chain(seen, rows), reading)
         if not reading.n_loaded and all(problem.severity == "note" for problem in reading.log.problems[n_problems:]):

@@ -22,7 +22,7 @@ from workbench.recordings.chat import check_usage
 from workbench.recordings.event_json import event_from_json, tool_from_json
 from workbench.recordings.ledger import CallLedger, Notes
 from workbench.recordings.moments import ADD_TIME, backward_note, moment_ns, synthetic_times
-from workbench.recordings.problems import FaultyRecordError, kind_of, quoted
+from workbench.recordings.problems import ROW_LEFT_OUT, FaultyRecordError, kind_of, quoted
 from workbench.recordings.reading import Format, Reading, own_id
 from workbench.recordings.rows import Row
 from workbench.recordings.types import (
@@ -165,7 +165,7 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
                 shared[key] = part
                 part = None
         elif part is None:
-            reading.refuse(row.fault or _stray_fault(row.value), row)
+            reading.refuse(row.fault or _stray_fault(row.value), row, outcome=ROW_LEFT_OUT)
         else:
             part.take(row, kind)
     if part is not None:
@@ -301,7 +301,7 @@ class _Part:
         """The conversation, or nothing and a problem."""
         yield from self._conversation()
         for stray in self._strays:
-            self._reading.refuse(stray.fault or _stray_fault(stray.value), stray)
+            self._reading.refuse(stray.fault or _stray_fault(stray.value), stray, outcome=ROW_LEFT_OUT)
 
     def _conversation(self) -> Iterator[Conversation]:
         if self._events and self._events[-1].is_partial:
@@ -317,7 +317,9 @@ class _Part:
             self._fault = FaultyRecordError("session has no events")
         if self._fault is not None:
             line = self._fault.line if self._fault.line is not None else self._line
-            self._reading.report(self._fault.reason, self._fault.hint, line=line, column=self._fault.column)
+            self._reading.refuse(
+                FaultyRecordError(self._fault.reason, self._fault.hint, line=line, column=self._fault.column)
+            )
             return
         head = self._head
         try:

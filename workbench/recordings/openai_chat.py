@@ -7,6 +7,7 @@ Logged requests repeat the history; they're chained to conversations by `request
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from workbench.recordings.types import Conversation
 
 FORMAT_NAME = "openai-chat"
 _CORPUS_ROLES = {"usr", "sys"}  # CrossWOZ: see `dialogue`
+_SESSION_ID = re.compile(r'"(?:session_id|conversation_id|thread_id)"\s*:\s*"([^"\\]+)"')
 _ANSWER_KEYS = ("response", "completion", "choices")
 
 
@@ -77,6 +79,9 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
             continue
         if loose.is_open and row.cut:
             loose.cut(row)
+            continue
+        if loose.is_open and row.refusal is not None:
+            yield from loose.take_broken(row, row.refusal)
             continue
         yield from loose.close()
         try:
@@ -214,6 +219,16 @@ class _LooseMessages:
         except FaultyRecordError as found:
             found.line = found.line or row.line
             self._fault = found
+
+    def take_broken(self, row: Row, fault: FaultyRecordError) -> Iterator[Conversation]:
+        """A broken line belongs to the session that it names, else to the one around it, which has a hole without it."""
+        named = _SESSION_ID.search(row.start)
+        if named is not None and named[1] != self._session_id:
+            yield from self.close()
+            self._draft = Draft(self._reading, line=row.line)
+            self._session_id, self._number, self._fault, self._row = named[1], 0, None, row
+        fault.line = fault.line or row.line
+        self._fault = self._fault or fault
 
     def cut(self, row: Row) -> None:
         """The file ends inside a message (B30)."""

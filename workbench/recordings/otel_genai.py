@@ -42,6 +42,7 @@ _PREFIXES = ("gen_ai.", "llm.", "openinference.")
 _NUMBERED_INPUT = ("gen_ai.prompt.", "llm.input_messages.", "llm.prompts.")
 _NUMBERED_OUTPUT = ("gen_ai.completion.", "llm.output_messages.", "llm.completions.")
 _CHOICE_EVENT = "gen_ai.choice"
+_SPAN_LEFT_OUT = "its call is left out; later calls of its conversation, which repeat the history, are kept"
 _MAX_NUMBER = 100_000
 
 
@@ -99,7 +100,7 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
                 log.take(_exchange(call))
         except FaultyRecordError as fault:
             fault.line = fault.line or span.line
-            reading.refuse(fault)
+            reading.refuse(fault, outcome=_SPAN_LEFT_OUT)
     if silent:
         reason = f"{len(silent)} model calls hold" if len(silent) > 1 else "a model call holds"
         reading.report(f"{reason} no messages", "let the instrumentation capture message content", line=silent[0].line)

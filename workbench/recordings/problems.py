@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Severity = Literal["problem", "note"]
+ROW_LEFT_OUT = "the line is left out, the conversations around it are kept"
+LEFT_OUT = "its conversation is left out, the others are kept"
 MAX_SHOWN_CHARS = 80
 
 # C0 and C1 controls, direction-changing and invisible format characters, line separators, halves of surrogate pairs.
@@ -57,6 +59,8 @@ class Problem:
     reason: str
     hint: str = ""
     severity: Severity = "problem"
+    outcome: str = ""
+    """What became of the conversation around it."""
 
     @property
     def text(self) -> str:

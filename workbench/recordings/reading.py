@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from workbench.clock import NS_PER_S
 from workbench.errors import ConfigError
-from workbench.recordings.problems import FaultyRecordError, Problem, Severity, shown
+from workbench.recordings.problems import LEFT_OUT, FaultyRecordError, Problem, Severity, shown
 from workbench.recordings.rows import Row
 from workbench.recordings.types import Conversation
 
@@ -137,15 +137,15 @@ class Reading:
 
     def report(
         self, reason: str, hint: str = "", *, line: int | None = None, column: int | None = None,
-        severity: Severity = "problem",
+        severity: Severity = "problem", outcome: str = "",
     ) -> None:  # fmt: skip
         """Write down a finding."""
-        self.log.problems.append(Problem(self.path, line, column, reason, hint, severity))
+        self.log.problems.append(Problem(self.path, line, column, reason, hint, severity, outcome))
 
-    def refuse(self, fault: FaultyRecordError, row: Row | None = None) -> None:
-        """Write down why a record wasn't taken."""
+    def refuse(self, fault: FaultyRecordError, row: Row | None = None, *, outcome: str = LEFT_OUT) -> None:
+        """Write down why a record wasn't taken, and what that means for what stands around it."""
         line = fault.line if fault.line is not None else row.line if row is not None else None
-        self.report(fault.reason, fault.hint, line=line, column=fault.column)
+        self.report(fault.reason, fault.hint, line=line, column=fault.column, outcome=outcome)
 
     def note_oddities(self, row: Row) -> None:
         """Write down what is odd about a row that may be taken nevertheless."""
