@@ -92,6 +92,22 @@ def test_other_message_lists_stay_what_they_are(value, tmp_path):
     assert load_recordings(jsonl(tmp_path / "noname", value, value)).formats == {"openai-chat": 2}
 
 
+@pytest.mark.parametrize("layout", ["lines", "printed"])
+def test_one_message_per_row_is_a_conversation(layout, tmp_path):
+    """WB-REC-01: the first message could be of either interface; B30: an unfinished last one is left out."""
+    path = tmp_path / "noname"
+    if layout == "lines":
+        jsonl(path, *({"session_id": "A", **message} for message in ROUND))
+        path.write_text(path.read_text(encoding="utf-8") + '{"role": "us', encoding="utf-8")
+    else:
+        document(path, ROUND, indent=2)
+    recordings = load_recordings(path)
+    assert [(c.format, roles(c)) for c in recordings] == [("anthropic", "uata")]
+    if layout == "lines":
+        assert recordings[0].id == "A"
+        assert texts(recordings) == ["last message is unfinished; left out"]
+
+
 def test_one_row_with_blocks_decides_for_the_file(tmp_path):
     """WB-REC-01: a first row that could be of either interface doesn't."""
     plain = {"messages": [say("user", "a"), say("assistant", "b")]}

@@ -32,6 +32,12 @@ UNICODE = [
 EXTREMES = [0, -1, 10**40, 1e308, 1_767_830_000_000, True, None, "", [], {}, "2026-01-01 10:00"]
 MESSAGES = [say("system", "s"), say("user", "a", id="m1"), ask(("k1", "f")), result("k1"), say("assistant", "b")]
 
+ITEMS = [
+    say("user", "a"),
+    {"type": "function_call", "call_id": "k", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "k", "output": "r"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
+]
 CALL = {"id": "k1", "type": "function", "function": {"name": "f", "arguments": "e30="}}
 BLOCKS = [
     say("user", "a"),
@@ -135,6 +141,17 @@ SEEDS: dict[str, str] = {
                 },
             }
         )
+        for n in range(3)
+    ),
+    "responses": "\n".join(json.dumps(ITEMS) for _ in range(2)),
+    "responses log": "\n".join(
+        json.dumps({"input": ITEMS[:n], "response": {"object": "response", "id": f"r{n}", "output": [ITEMS[n]]}})
+        for n in (1, 3)
+    ),
+    "responses lines": "\n".join(map(json.dumps, ITEMS)),
+    "anthropic lines": "\n".join(map(json.dumps, BLOCKS)),
+    "sharegpt": "\n".join(
+        json.dumps({"id": f"s{n}", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})
         for n in range(3)
     ),
     "trpc": json.dumps(

@@ -16,10 +16,10 @@ from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, Message, Usage
 from workbench.recordings.blocks import BLOCK_TYPES, Blocks, usage_from_blocks
 from workbench.recordings.chat import role_of
 from workbench.recordings.draft import ROWS_MERGED, Draft
-from workbench.recordings.envelope import SESSION_KEYS, TIME_KEYS, Envelope, body_of, messages_of, text_or_empty
+from workbench.recordings.envelope import TIME_KEYS, Envelope, body_of, messages_of, text_or_empty
 from workbench.recordings.moments import moment_ns
 from workbench.recordings.problems import FaultyRecordError, kind_of
-from workbench.recordings.reading import Format, Reading, own_id, values_of
+from workbench.recordings.reading import SESSION_KEYS, Format, Reading, joined, own_id, values_of
 from workbench.recordings.request_log import Chain, Exchange, RequestLog
 from workbench.recordings.rows import Row
 from workbench.recordings.types import Conversation
@@ -38,6 +38,8 @@ def _recognises(value: Any) -> bool:
         return bool(value) and _has_roles(value) and _has_blocks(value)
     if not isinstance(value, dict):
         return False
+    if _is_piece(value):
+        return _has_roles([value]) and _has_blocks([value])
     body = body_of(value)
     if body is None or not isinstance(body["messages"], list) or not _has_roles(body["messages"]):
         return False
@@ -48,6 +50,11 @@ def _recognises(value: Any) -> bool:
         or _has_tools(body.get("tools"))
         or _has_blocks(body["messages"])
     )
+
+
+def _is_piece(value: Any) -> bool:
+    """One message in a row of its own."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str) and "messages" not in value
 
 
 def _has_roles(messages: list[Any]) -> bool:
@@ -91,7 +98,7 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
     """Conversations as they come; those chained from logged requests at the end."""
     log = RequestLog(reading)
     answered: set[str] = set()
-    for row, value in values_of(rows, reading):
+    for row, value in values_of(joined(rows, _is_piece, reading), reading):
         try:
             record = _record_of(value)
             if record.answer is None:
@@ -112,7 +119,8 @@ def _read(rows: Iterator[Row], reading: Reading) -> Iterator[Conversation]:
 
 def _record_of(value: Any) -> Envelope:
     if isinstance(value, list):
-        return Envelope(value, {}, {})
+        first = value[0] if value and isinstance(value[0], dict) else {}
+        return Envelope(value, {name: first[name] for name in SESSION_KEYS if name in first}, {})
     body, messages = messages_of(value)
     return Envelope(messages, value, body, _answer_in(value))
 

@@ -13,10 +13,9 @@ from typing import Any
 from workbench.recordings.chat import tools_from_chat
 from workbench.recordings.draft import Draft
 from workbench.recordings.problems import FaultyRecordError, kind_of
-from workbench.recordings.reading import own_id
+from workbench.recordings.reading import SESSION_KEYS, own_id
 from workbench.recordings.types import Conversation
 
-SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
 TIME_KEYS = ("timestamp", "created_at", "time", "created")
 _BODY_KEYS = ("request", "body", "input", "kwargs", "params")
 _KEPT_KEYS = ("metadata", "probes", "labels")

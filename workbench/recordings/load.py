@@ -24,10 +24,12 @@ from workbench.recordings.csv import CSV
 from workbench.recordings.dialogue import DIALOGUE
 from workbench.recordings.native import NATIVE
 from workbench.recordings.openai_chat import OPENAI_CHAT
+from workbench.recordings.openai_responses import OPENAI_RESPONSES
 from workbench.recordings.otel_genai import OTEL_GENAI
 from workbench.recordings.problems import Problem, shown
 from workbench.recordings.reading import Format, PassLog, Reading, ReadOptions
 from workbench.recordings.rows import Row, RowReader
+from workbench.recordings.sharegpt import SHAREGPT
 from workbench.recordings.sources import MB, Skipped, SourceFile, UnreadableError, check_paths, find_sources
 from workbench.recordings.swe_agent import SWE_AGENT
 from workbench.recordings.table import TableReader, is_table
@@ -43,6 +45,8 @@ FORMATS: tuple[Format, ...] = (
     SWE_AGENT,
     TRPC,
     OTEL_GENAI,
+    OPENAI_RESPONSES,
+    SHAREGPT,
     ANTHROPIC,
     OPENAI_CHAT,
     DIALOGUE,

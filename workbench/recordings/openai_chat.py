@@ -14,10 +14,10 @@ from typing import Any
 from workbench.model.types import ASSISTANT, USER, Usage
 from workbench.recordings.chat import message_from_chat, usage_from_chat
 from workbench.recordings.draft import Draft
-from workbench.recordings.envelope import SESSION_KEYS, TIME_KEYS, Envelope, body_of, messages_of, text_or_empty
+from workbench.recordings.envelope import TIME_KEYS, Envelope, body_of, messages_of, text_or_empty
 from workbench.recordings.moments import moment_ns
 from workbench.recordings.problems import FaultyRecordError, kind_of
-from workbench.recordings.reading import Format, Reading, own_id
+from workbench.recordings.reading import SESSION_KEYS, Format, Reading, own_id
 from workbench.recordings.request_log import Chain, Exchange, RequestLog
 from workbench.recordings.rows import Row
 from workbench.recordings.types import Conversation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -22,6 +22,7 @@ from workbench.recordings.types import Conversation
 HALF_EMOJI = "half an emoji; kept"
 OBSERVATION_ROLES = ("user", "tool")
 UNIT_NS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1000, "ns": 1}
+SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
 MAP_KEYS = ("user", "assistant", "text", "speaker", "turns", "id", "time")
 
 
@@ -197,6 +198,48 @@ def values_of(rows: Iterator[Row], reading: Reading) -> Iterator[tuple[Row, Any]
             reading.refuse(fault, row)
         elif row.n_bytes:
             yield row, row.value
+
+
+def joined(rows: Iterator[Row], is_piece: Callable[[Any], bool], reading: Reading) -> Iterator[Row]:
+    """The rows, with those that are pieces of one conversation, such as one message per line, as one row of all.
+
+    Pieces belong together while they follow each other, in one document, and name the same session, or none. A broken
+    row between two of them is the fault of the whole.
+    """
+    pieces: list[Row] = []
+    fault: FaultyRecordError | None = None
+    key: tuple[int, list[Any]] | None = None
+
+    def whole() -> Row:
+        odd = next((row.odd for row in pieces if row.odd is not None), None)
+        return replace(
+            pieces[0],
+            value=[row.value for row in pieces],
+            fault=fault,
+            odd=odd,
+            n_bytes=sum(row.n_bytes for row in pieces),
+        )
+
+    for row in rows:
+        if pieces and row.cut:
+            reading.report("last message is unfinished", "left out", line=row.line, severity="note")
+        elif pieces and row.fault is not None:
+            row.fault.line = row.fault.line or row.line
+            fault = fault or row.fault
+        elif row.fault is None and is_piece(row.value):
+            named = (row.document, [row.value.get(name) for name in SESSION_KEYS])
+            if pieces and named != key:
+                yield whole()
+                pieces, fault = [], None
+            key = named
+            pieces.append(row)
+        else:
+            if pieces:
+                yield whole()
+                pieces, fault = [], None
+            yield row
+    if pieces:
+        yield whole()
 
 
 def own_id(record: Mapping[str, Any], *names: str) -> str:
