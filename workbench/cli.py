@@ -448,7 +448,7 @@ def _add_recording_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--map",
         metavar="FIELD=NAME,...",
-        help="columns of a corpus of dialogues, e.g. --map user=customer,assistant=agent,text=utterance",
+        help="columns of a table or of a corpus of dialogues, e.g. --map text=utterance,speaker=who,id=chat",
     )
     command.add_argument("--observations", choices=["user", "tool"], help="role of observations")
     command.add_argument("--gap", default="30s", help="synthetic clock: silence before each request")

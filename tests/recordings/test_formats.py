@@ -25,7 +25,7 @@ def test_the_formats_are_listed_by_name():
     """WB-REC-02."""
     assert format_names() == (
         "workbench", "claude-code", "tau-bench", "swe-agent", "trpc", "otel-genai", "openai-responses", "sharegpt",
-        "anthropic", "openai-chat", "dialogue", "csv",
+        "langchain", "anthropic", "openai-chat", "dialogue", "csv",
     )  # fmt: skip
 
 

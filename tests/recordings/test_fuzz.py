@@ -38,6 +38,12 @@ ITEMS = [
     {"type": "function_call_output", "call_id": "k", "output": "r"},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
 ]
+OBJECTS = [
+    {"type": "human", "data": {"content": "a"}},
+    {"id": ["AIMessage"], "kwargs": {"content": "", "tool_calls": [{"id": "k", "name": "f", "args": {}}]}},
+    {"type": "tool", "content": "r", "tool_call_id": "k"},
+    {"type": "ai", "data": {"content": "b", "usage_metadata": {"input_tokens": 3}}},
+]
 CALL = {"id": "k1", "type": "function", "function": {"name": "f", "arguments": "e30="}}
 BLOCKS = [
     say("user", "a"),
@@ -153,6 +159,12 @@ SEEDS: dict[str, str] = {
     "sharegpt": "\n".join(
         json.dumps({"id": f"s{n}", "conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})
         for n in range(3)
+    ),
+    "langchain": "\n".join(json.dumps({"messages": OBJECTS}) for _ in range(2)),
+    "langchain lines": "\n".join(map(json.dumps, OBJECTS)),
+    "langchain runs": "\n".join(
+        json.dumps({"id": f"r{n}", "run_type": "llm", "inputs": {"messages": OBJECTS[:n]}, "outputs": OBJECTS[n]})
+        for n in (1, 3)
     ),
     "trpc": json.dumps(
         [

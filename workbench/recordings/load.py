@@ -22,6 +22,7 @@ from workbench.recordings.anthropic import ANTHROPIC
 from workbench.recordings.claude_code import CLAUDE_CODE
 from workbench.recordings.csv import CSV
 from workbench.recordings.dialogue import DIALOGUE
+from workbench.recordings.langchain import LANGCHAIN
 from workbench.recordings.native import NATIVE
 from workbench.recordings.openai_chat import OPENAI_CHAT
 from workbench.recordings.openai_responses import OPENAI_RESPONSES
@@ -47,6 +48,7 @@ FORMATS: tuple[Format, ...] = (
     OTEL_GENAI,
     OPENAI_RESPONSES,
     SHAREGPT,
+    LANGCHAIN,
     ANTHROPIC,
     OPENAI_CHAT,
     DIALOGUE,
