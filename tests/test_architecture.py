@@ -48,6 +48,7 @@ LEVEL = {part: level for level, parts in enumerate(ORDER) for part in parts}
 EXCEPTIONS = {
     ("model/extractive.py", "facts"): "a source of summaries that picks facts out of the text",
     ("model/sized.py", "tokens"): "a source of summaries of a given size",
+    ("recordings/stored.py", "store"): "a recording that is a store; loaded when a file is one",
     ("replay/prompt.py", "report"): "a notebook asks the result itself what it looks like; loaded when shown",
     ("replay/runs.py", "report"): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
 }

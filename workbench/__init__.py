@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from workbench.model.types import Message, Request, Response, ToolCall
     from workbench.model.windows import register_model_context_window
     from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07, TRPC_AGENT_GO_2026_08
-    from workbench.recordings import Conversation, load_recordings, redact, write_recording
+    from workbench.recordings import Conversation, load_recordings, write_recording
     from workbench.recordings.generate import generate_conversation
+    from workbench.recordings.recorder import record
     from workbench.replay.replay import replay
-    from workbench.replay.runs import Run, RunSet, load_runs
+    from workbench.replay.runs import Run, load_runs
     from workbench.service.duckdb import DuckDBSessionService
     from workbench.service.in_memory import InMemorySessionService
     from workbench.service.run_sync import run_sync
@@ -54,7 +55,6 @@ _HOMES = {
     "Run": "workbench.replay.runs",
     "RunConfig": "workbench.config",
     "RunOptions": "workbench.agent.runner",
-    "RunSet": "workbench.replay.runs",
     "Runner": "workbench.agent.runner",
     "SEED": "workbench.profiles",
     "ScriptedAnswer": "workbench.model.scripted",
@@ -71,8 +71,8 @@ _HOMES = {
     "WorkbenchError": "workbench.errors",
     "generate_conversation": "workbench.recordings.generate",
     "load_recordings": "workbench.recordings",
-    "redact": "workbench.recordings",
     "load_runs": "workbench.replay.runs",
+    "record": "workbench.recordings.recorder",
     "register_model_context_window": "workbench.model.windows",
     "replay": "workbench.replay.replay",
     "report": "workbench",
@@ -100,7 +100,6 @@ __all__ = [
     "Run",
     "RunConfig",
     "RunOptions",
-    "RunSet",
     "Runner",
     "ScriptedAnswer",
     "ScriptedModel",
@@ -116,7 +115,7 @@ __all__ = [
     "generate_conversation",
     "load_recordings",
     "load_runs",
-    "redact",
+    "record",
     "register_model_context_window",
     "replay",
     "report",

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from workbench.errors import ConfigError, WorkbenchError, nearest_name
+from workbench.errors import ConfigError, RecordingError, StoreError, WorkbenchError, nearest_name
 from workbench.version import __version__
 
 if TYPE_CHECKING:
     from workbench.config import RunConfig
     from workbench.recordings import Recordings
     from workbench.replay.runs import RunSet
+    from workbench.store.duckdb.maintenance import StoreReport
 
 EXIT_INPUT = 3
 _UNRULY = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -374,6 +375,79 @@ def _config(options: argparse.Namespace) -> int:
     return 0
 
 
+def _add_store(command: argparse.ArgumentParser) -> None:
+    """Check, copy, migrate or compact the file of a durable session service.
+
+    workbench store check sessions.duckdb
+    """
+    command.add_argument("action", choices=["check", "copy", "migrate", "vacuum"], help="what to do")
+    command.add_argument("path", metavar="FILE", help="the store; check and copy work while a service has it open")
+    command.add_argument("target", nargs="?", metavar="TARGET", help="with copy: the new file")
+    command.add_argument(
+        "--accept-loss", action="store_true", help="go on with what is left of a damaged store, and say what is missing"
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=_store)
+
+
+def _store(options: argparse.Namespace) -> int:
+    from workbench.store.duckdb import maintenance
+
+    path, accept_loss = Path(options.path), options.accept_loss
+    if (options.action == "copy") != (options.target is not None):
+        hint = "workbench store copy FILE TARGET"
+        raise ConfigError(f"store {options.action}: only copy takes a target, and needs one", field="target", hint=hint)
+    if options.action == "check":
+        return _store_report(maintenance.check(path, accept_loss=accept_loss), options)
+    facts: dict[str, Any] = {"path": str(path)}
+    if options.action == "copy":
+        losses = maintenance.copy(path, options.target, accept_loss=accept_loss)
+        facts["target"] = options.target
+        done = f"{path} -> {options.target}"
+    elif options.action == "migrate":
+        facts["version_before"], facts["version"], losses = maintenance.migrate(path, accept_loss=accept_loss)
+        done = f"{path}: schema version {facts['version_before']} -> {facts['version']}"
+    else:
+        facts["bytes_before"], facts["bytes"], losses = maintenance.vacuum(path, accept_loss=accept_loss)
+        done = f"{path}: {facts['bytes_before']:,} -> {facts['bytes']:,} bytes"
+    if options.json:
+        return _print_json({**facts, "losses": list(losses)})
+    print(_plain(done))
+    for loss in losses:
+        print(f"missing: {_plain(loss)}", file=sys.stderr)
+    return 0
+
+
+def _store_report(report: StoreReport, options: argparse.Namespace) -> int:
+    figures = {
+        "version": report.version,
+        "sessions": report.n_sessions,
+        "deleted_sessions": report.n_deleted_sessions,
+        "events": report.n_events,
+        "summaries": report.n_summaries,
+        "changes": report.sequence,
+        "waiting_changes": report.n_waiting_changes,
+    }
+    if options.json:
+        facts = {"path": str(report.path), "is_sound": report.is_sound, **figures, "settings": dict(report.settings)}
+        _print_json({**facts, "problems": list(report.problems), "losses": list(report.losses)})
+    else:
+        for name, figure in figures.items():
+            print(f"{name.replace('_', ' '):18}{figure:>12,}")
+        for name, value in report.settings:
+            print(f"setting {name} = {_plain(value)}")
+        for problem in report.problems:
+            kind = "missing" if problem in report.losses else "problem"
+            print(f"{kind}: {_plain(problem)}", file=sys.stderr)
+        print("sound" if report.is_sound else f"{len(report.problems)} problems")
+    return 0 if report.is_sound else StoreError.exit_code
+
+
+def _plain(text: str) -> str:
+    """A text on one line, without what a terminal would obey."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def _add_conformance(command: argparse.ArgumentParser) -> None:
     """Run recorded cases of the reference through the engine.
 
@@ -381,6 +455,9 @@ def _add_conformance(command: argparse.ArgumentParser) -> None:
     """
     command.add_argument("files", nargs="+", metavar="FILE", help="vector files")
     command.add_argument("--profile", action="append", default=[], metavar="NAME", help="default: all three")
+    command.add_argument(
+        "--store", choices=["memory", "duckdb"], default="memory", help="what keeps the sessions of service cases"
+    )
     command.add_argument("--json", action="store_true", help="print one JSON object")
     command.set_defaults(run=_conformance)
 
@@ -392,7 +469,7 @@ def _conformance(options: argparse.Namespace) -> int:
     from workbench.profiles import PROFILES, profile_named
 
     profiles = [profile_named(name) for name in options.profile] or list(PROFILES.values())
-    results = [result for path in options.files for result in run_file(path, profiles)]
+    results = [result for path in options.files for result in run_file(path, profiles, store=options.store)]
     failed = [result for result in results if result.verdict == "failed"]
     passed = len(results) - len(failed)
     if options.json:
@@ -434,6 +511,7 @@ _COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "sql": _add_sql,
     "report": _add_report,
     "config": _add_config,
+    "store": _add_store,
     "conformance": _add_conformance,
     "doctor": _add_doctor,
 }
@@ -457,6 +535,23 @@ def _add_recording_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--time-unit", choices=["s", "ms"], help="unit of numeric times")
     command.add_argument("--assume-order", action="store_true", help="keep events without a time, in file order")
     command.add_argument("--max-line-mb", type=int, default=64, help="longest line that is read")
+    command.add_argument(
+        "--max-unpacked-mb", type=int, default=1024, help="most that a packed file, or one store, may unpack to"
+    )
+    command.add_argument(
+        "--app", action="append", metavar="NAME", help="only conversations of this application; may be repeated"
+    )
+    command.add_argument("--user", action="append", metavar="ID", help="only those of this user; may be repeated")
+    command.add_argument(
+        "--since", metavar="TIME", help="only those that went on at this time or later, e.g. 2026-03-01"
+    )
+    command.add_argument("--until", metavar="TIME", help="only those that began before this time")
+    command.add_argument(
+        "--instruction", metavar="FILE", help="the agent's instruction, for conversations whose source has none"
+    )
+    command.add_argument(
+        "--tools", metavar="FILE", help="its tools, as JSON: a list as the chat-completions interface takes it"
+    )
 
 
 def _add_run_options(command: argparse.ArgumentParser) -> None:
@@ -485,7 +580,32 @@ def _load(options: argparse.Namespace) -> Recordings:
         time_unit=options.time_unit,
         assume_order=options.assume_order,
         max_line_mb=options.max_line_mb,
+        max_unpacked_mb=options.max_unpacked_mb,
+        app=options.app,
+        user=options.user,
+        since=options.since,
+        until=options.until,
+        instruction=_text_in(options.instruction) if options.instruction else "",
+        tools=_tools_in(options.tools) if options.tools else (),
     )
+
+
+def _text_in(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else f"can't be read: {error.strerror}"
+        raise RecordingError(reason, path=path) from error
+
+
+def _tools_in(path: str) -> list[Any]:
+    try:
+        tools = json.loads(_text_in(path))
+    except (ValueError, RecursionError) as error:
+        raise RecordingError(f"not JSON: {error}", path=path) from error
+    if not isinstance(tools, list):
+        raise RecordingError("expected a list of tools", path=path)
+    return tools
 
 
 def _mapping(text: str | None) -> dict[str, str] | None:

@@ -24,7 +24,7 @@ def roles(conversation) -> str:
 def test_the_formats_are_listed_by_name():
     """WB-REC-02."""
     assert format_names() == (
-        "workbench", "claude-code", "tau-bench", "swe-agent", "trpc", "otel-genai", "openai-responses", "sharegpt",
+        "workbench", "duckdb", "claude-code", "tau-bench", "swe-agent", "trpc", "otel-genai", "openai-responses", "sharegpt",
         "langchain", "anthropic", "openai-chat", "dialogue", "csv",
     )  # fmt: skip
 

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-import workbench as wb
 from tests.recordings.files import ask, jsonl, result, say
 from workbench.recordings import Redactor, load_recordings, redact, write_recording
 
@@ -149,7 +148,7 @@ def test_a_conversation_is_redacted_wherever_it_holds_text(tmp_path):
         ],
     }
     (conversation,) = load_recordings(jsonl(tmp_path / "a.jsonl", record))
-    shared = wb.redact(conversation)
+    shared = redact(conversation)
     write_recording(tmp_path / "shared.jsonl", [shared])
     written = (tmp_path / "shared.jsonl").read_text(encoding="utf-8")
     assert [secret for secret in SECRETS if secret in written] == []

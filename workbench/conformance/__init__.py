@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.conformance.shapes import expand_tokens, first_difference, mask_sentences
+from workbench.conformance.stores import stores_of
 from workbench.errors import RecordingError
 from workbench.profiles import SEED, TRPC_AGENT_GO_2026_08, Profile
 
@@ -140,8 +141,12 @@ def load_cases(path: str | Path) -> list[Json]:
     return cases
 
 
-def run_file(path: str | Path, profiles: Sequence[Profile]) -> Iterator[CaseResult]:
-    """All cases of a file, each under each profile."""
+def run_file(path: str | Path, profiles: Sequence[Profile], *, store: str = "memory") -> Iterator[CaseResult]:
+    """All cases of a file, each under each profile.
+
+    Args:
+        store: What keeps the sessions of cases with a session service: `memory` or `duckdb`.
+    """
     cases = load_cases(path)
     name = Path(path).name
     if cases and "name" in cases[0] and "value" in cases[0]:  # the table of defaults
@@ -151,7 +156,11 @@ def run_file(path: str | Path, profiles: Sequence[Profile]) -> Iterator[CaseResu
             verdict = "failed" if difference else "passed"
             yield CaseResult(name, str(entry["name"]), "all", verdict, difference)
         return
-    for profile in profiles:
-        for case in cases:
-            if not is_left_out(case, profile):
-                yield run_case(case, profile, file=name)
+    with stores_of(store):
+        results = [
+            run_case(case, profile, file=name)
+            for profile in profiles
+            for case in cases
+            if not is_left_out(case, profile)
+        ]
+    yield from results

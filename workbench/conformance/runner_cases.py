@@ -21,6 +21,7 @@ from workbench.conformance.shapes import (
     summaries_to,
     time_from,
 )
+from workbench.conformance.stores import new_store
 from workbench.conformance.summary_cases import Watch, report_to, summarizer_from, without_wall_clock
 from workbench.context.recall import OVERVIEWS
 from workbench.context.settings import AgentSettings, CompactionSettings
@@ -30,7 +31,6 @@ from workbench.model.types import ToolSpec
 from workbench.profiles import Profile
 from workbench.service.service import AppendEventContext, SessionService
 from workbench.session.types import Event, Session, SessionKey
-from workbench.store.memory import InMemoryStore
 from workbench.summary.context import cache_safe_fork_request_from_context
 
 Json = Any
@@ -125,7 +125,7 @@ class RunnerScenario:
         self.case = case
         self.profile = profile
         self.watch = Watch()
-        self.store = InMemoryStore(event_limit=1000)
+        self.store = new_store(event_limit=1000)
         self.summary_model = ScenarioModel(case) if "summarizer" in case else None
         summarizer = None
         if self.summary_model is not None:

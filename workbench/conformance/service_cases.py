@@ -18,6 +18,7 @@ from workbench.conformance.shapes import (
     summaries_to,
     time_from,
 )
+from workbench.conformance.stores import new_store
 from workbench.conformance.summary_cases import Watch, report_to, summarizer_from, without_wall_clock
 from workbench.errors import WorkbenchError
 from workbench.model.scripted import ScriptedModel
@@ -27,7 +28,6 @@ from workbench.service.service import SessionService
 from workbench.service.settings import ServiceSettings
 from workbench.service.targets import cleaned_allowlist, is_allowed, summary_targets
 from workbench.session.types import Session, SessionKey
-from workbench.store.memory import InMemoryStore
 from workbench.summary.context import (
     RequestStart,
     context_with_cache_safe_fork_request,
@@ -110,7 +110,7 @@ class Scenario:
             summarizer = None
         limit = service.get("event_limit", 1000)
         self.clock = SystemClock()
-        self.store = InMemoryStore(event_limit=limit)
+        self.store = new_store(event_limit=limit)
         values: dict[str, Any] = {"event_limit": limit}
         for name in ("cascade_full_session_summary", "async_summary_num", "summary_queue_size"):
             if name in service:

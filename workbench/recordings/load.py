@@ -13,12 +13,15 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, overload
 
 from workbench.errors import ConfigError, RecordingError, nearest_name
+from workbench.model.types import ToolSpec
 from workbench.recordings.anthropic import ANTHROPIC
+from workbench.recordings.chat import tools_from_chat
 from workbench.recordings.claude_code import CLAUDE_CODE
 from workbench.recordings.csv import CSV
 from workbench.recordings.dialogue import DIALOGUE
@@ -27,11 +30,12 @@ from workbench.recordings.native import NATIVE
 from workbench.recordings.openai_chat import OPENAI_CHAT
 from workbench.recordings.openai_responses import OPENAI_RESPONSES
 from workbench.recordings.otel_genai import OTEL_GENAI
-from workbench.recordings.problems import Problem, shown
+from workbench.recordings.problems import FaultyRecordError, Problem, shown
 from workbench.recordings.reading import Format, PassLog, Reading, ReadOptions
 from workbench.recordings.rows import Row, RowReader
 from workbench.recordings.sharegpt import SHAREGPT
 from workbench.recordings.sources import MB, Skipped, SourceFile, UnreadableError, check_paths, find_sources
+from workbench.recordings.stored import STORED, StoreReader, has_journal
 from workbench.recordings.swe_agent import SWE_AGENT
 from workbench.recordings.table import TableReader, is_table
 from workbench.recordings.tau_bench import TAU_BENCH
@@ -41,6 +45,7 @@ from workbench.recordings.types import Conversation
 # Asked in this order: the more particular first.
 FORMATS: tuple[Format, ...] = (
     NATIVE,
+    STORED,
     CLAUDE_CODE,
     TAU_BENCH,
     SWE_AGENT,
@@ -66,6 +71,8 @@ _HEAD_BYTES = 8192
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Paths = str | Path | Sequence[str | Path]
+Tools = Sequence[Any]
+"""`ToolSpec`s, whatever has one as its `spec`, or declarations as the chat-completions interface takes them."""
 
 
 def format_names() -> tuple[str, ...]:
@@ -86,11 +93,18 @@ def load_recordings(
     assume_order: bool = False,
     max_line_mb: int = 64,
     max_unpacked_mb: int = 1024,
+    app: str | Sequence[str] | None = None,
+    user: str | Sequence[str] | None = None,
+    since: str | datetime | None = None,
+    until: str | datetime | None = None,
+    instruction: str = "",
+    tools: Tools = (),
 ) -> Recordings:
     """Conversations recorded in files, as a lazy sequence.
 
     Args:
-        path: File, folder, glob, or several; folders are walked, packed files are read.
+        path: File, folder, glob, or several; folders are walked, packed files are read. The file of a
+            `DuckDBSessionService` is one too, whether a service has it open or not.
         format: Name of a format, or `auto`: found from the content of each file.
         map: Columns of a `csv`, or of a `dialogue` without known layout: `user=...,assistant=...` or
             `text=...,speaker=...`.
@@ -101,7 +115,15 @@ def load_recordings(
         time_unit: Of times that are numbers: s, ms, us, ns; seconds unless said otherwise.
         assume_order: Events without a time, among others that have one, take that of the event before.
         max_line_mb: Longest record that is read.
-        max_unpacked_mb: Most that one packed file may unpack to.
+        max_unpacked_mb: Most that one packed file may unpack to, and that the sessions of one store may take.
+        app: Only conversations of this application, or of these.
+        user: Only conversations of this user, or of these.
+        since: Only conversations that went on at this moment or later; a day, or a date and time. Without a zone
+            it is in `zone`, else in UTC. Conversations without times are left out.
+        until: Only conversations that began before this moment.
+        instruction: The agent's instruction, for conversations whose source has none. A store has none.
+        tools: The agent's tools, for conversations whose source has none: `ToolSpec`s, tools, or declarations as
+            the chat-completions interface takes them.
 
     Raises:
         RecordingError: no such file, no format fits a file given by name, nothing could be loaded, or a file is
@@ -110,7 +132,8 @@ def load_recordings(
     """
     options = ReadOptions.check(
         gap_s=gap_s, step_s=step_s, observations=observations, zone=zone, time_unit=time_unit,
-        assume_order=assume_order, mapping=map,
+        assume_order=assume_order, mapping=map, app=app, user=user, since=since, until=until,
+        instruction=instruction, tools=_tool_specs(tools),
     )  # fmt: skip
     for name, limit in (("max_line_mb", max_line_mb), ("max_unpacked_mb", max_unpacked_mb)):
         if isinstance(limit, bool) or limit < 1:
@@ -121,11 +144,27 @@ def load_recordings(
         )
     paths = [path] if isinstance(path, str | Path) else list(path)
     forced = DIALOGUE if map is not None and format == AUTO else _FORMATS_BY_NAME.get(format)
-    loader = _Loader(paths, forced, options, max_line_mb * MB, max_unpacked_mb * MB)
+    stores = StoreReader(max_line_bytes=max_line_mb * MB, max_bytes=max_unpacked_mb * MB)
+    loader = _Loader(paths, forced, options, max_line_mb * MB, max_unpacked_mb * MB, stores)
     check_paths(paths)
     recordings = Recordings(loader.walk)
     recordings.check_not_empty(", ".join(str(item) for item in paths))
     return recordings
+
+
+def _tool_specs(tools: Tools) -> tuple[ToolSpec, ...]:
+    specs: list[ToolSpec] = []
+    for place, tool in enumerate(tools, 1):
+        spec = getattr(tool, "spec", tool)
+        if isinstance(spec, ToolSpec):
+            specs.append(spec)
+            continue
+        try:
+            specs += tools_from_chat([spec])
+        except FaultyRecordError as fault:
+            reason = fault.reason.replace("tool 1 ", f"tool {place} ")
+            raise ConfigError(f"tools: {reason}", field="tools", hint="give ToolSpecs or declarations") from None
+    return tuple(specs)
 
 
 @dataclass(slots=True)
@@ -154,6 +193,8 @@ class _Pass:
     messages: int = 0
     calls: int = 0
     chars: int = 0
+    left_out: int = 0
+    """Conversations that weren't asked for."""
 
     def count(self, conversation: Conversation) -> None:
         n_messages = 0
@@ -240,6 +281,9 @@ class Recordings(Sequence[Conversation]):
         if problems:
             first = problems[0]
             raise RecordingError(first.reason, path=first.path, line=first.line, column=first.column, hint=first.hint)
+        if found.left_out:
+            reason = f"none of the {found.left_out} conversations is one that was asked for"
+            raise RecordingError(reason, path=where, hint="see app, user, since and until")
         skipped = f"{len(found.skipped)} files are no recordings; " if found.skipped else ""
         raise RecordingError("no conversation found", path=where, hint=f"{skipped}known: {', '.join(format_names())}")
 
@@ -366,9 +410,17 @@ class _Loader:
     options: ReadOptions
     max_line_bytes: int
     max_unpacked_bytes: int
+    stores: StoreReader
 
     def walk(self, found: _Pass) -> Iterator[Conversation]:
-        """All conversations, file by file; findings go into `found`."""
+        """The conversations that are asked for, file by file; findings go into `found`."""
+        for conversation in self._all(found):
+            if self.options.lets_through(conversation):
+                yield self.options.completed(conversation)
+            else:
+                found.left_out += 1
+
+    def _all(self, found: _Pass) -> Iterator[Conversation]:
         for item in find_sources(self.paths, max_unpacked_bytes=self.max_unpacked_bytes):
             if isinstance(item, Skipped):
                 found.skipped.append(item)
@@ -376,6 +428,9 @@ class _Loader:
                 found.log.problems.append(item)
             else:
                 reading = Reading(item.label, item.stem, self.options, found.log)
+                if item.store is not None:
+                    yield from self._read_store(item, item.store, reading, found)
+                    continue
                 try:
                     with item.open() as stream:
                         yield from self._read(stream, item, reading, found)
@@ -383,6 +438,23 @@ class _Loader:
                     reading.report(error.reason, error.hint)
                 except (OSError, EOFError, zlib.error) as error:
                     reading.report(f"can't be read: {getattr(error, 'strerror', None) or error}")
+
+    def _read_store(self, file: SourceFile, path: Path, reading: Reading, found: _Pass) -> Iterator[Conversation]:
+        """A database; in a folder, one that is no store of sessions, or not theirs to read, is no recording."""
+        if self.forced not in (None, STORED):
+            raise RecordingError("is a DuckDB file", path=file.label, hint="leave out --format and --map")
+        if not has_journal(path):
+            reason = "is not a session store, or its journal is missing"
+            if file.named:
+                raise RecordingError(reason, path=file.label, hint=f"{path.name}.journal belongs beside it")
+            found.skipped.append(Skipped(file.label, reason))
+            return
+        try:
+            yield from self.stores.read(path, reading)
+        except RecordingError as error:
+            if file.named:
+                raise
+            reading.report(error.reason, error.hint)
 
     def _read(
         self, stream: io.BufferedReader, file: SourceFile, reading: Reading, found: _Pass

@@ -6,21 +6,24 @@ a reader. One pass over all files shares a `PassLog`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from workbench.clock import NS_PER_S
+from workbench.clock import NS_PER_S, datetime_from_ns, ns_from_datetime, ns_from_timedelta, parse_time
 from workbench.errors import ConfigError
+from workbench.model.types import ToolSpec
 from workbench.recordings.problems import LEFT_OUT, FaultyRecordError, Problem, Severity, shown
 from workbench.recordings.rows import Row
 from workbench.recordings.types import Conversation
 
 HALF_EMOJI = "half an emoji; kept"
 OBSERVATION_ROLES = ("user", "tool")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 UNIT_NS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1000, "ns": 1}
 SESSION_KEYS = ("session_id", "conversation_id", "thread_id")
 MAP_KEYS = ("user", "assistant", "text", "speaker", "turns", "id", "time")
@@ -37,6 +40,18 @@ class ReadOptions:
     time_unit: str | None = None
     assume_order: bool = False
     mapping: Mapping[str, str] | None = None
+    apps: tuple[str, ...] = ()
+    """Only conversations of these applications; empty = all."""
+    users: tuple[str, ...] = ()
+    """Only conversations of these users; empty = all."""
+    since_ns: int | None = None
+    """Only conversations whose last event is at this moment or later."""
+    until_ns: int | None = None
+    """Only conversations whose first event is before this moment."""
+    instruction: str = ""
+    """Of conversations whose source doesn't say."""
+    tools: tuple[ToolSpec, ...] = ()
+    """The same."""
 
     @classmethod
     def check(
@@ -49,6 +64,12 @@ class ReadOptions:
         time_unit: str | None,
         assume_order: bool,
         mapping: str | Mapping[str, str] | None,
+        app: str | Sequence[str] | None = None,
+        user: str | Sequence[str] | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        instruction: str = "",
+        tools: tuple[ToolSpec, ...] = (),
     ) -> ReadOptions:
         """Options from plain values.
 
@@ -62,15 +83,70 @@ class ReadOptions:
             raise ConfigError.for_field("observations", observations, " or ".join(OBSERVATION_ROLES))
         if time_unit is not None and time_unit not in UNIT_NS:
             raise ConfigError.for_field("time_unit", time_unit, ", ".join(UNIT_NS))
+        time_zone = None if zone is None else zone_named(zone)
         return cls(
             gap_ns=round(gap_s * NS_PER_S),
             step_ns=round(step_s * NS_PER_S),
             observations=observations,
-            zone=None if zone is None else zone_named(zone),
+            zone=time_zone,
             time_unit=time_unit,
             assume_order=assume_order,
             mapping=None if mapping is None else mapping_from(mapping),
+            apps=_names(app),
+            users=_names(user),
+            since_ns=_moment("since", since, time_zone),
+            until_ns=_moment("until", until, time_zone),
+            instruction=instruction,
+            tools=tools,
         )
+
+    @property
+    def chooses(self) -> bool:
+        """Some conversations may be left out."""
+        return bool(self.apps or self.users or self.since_ns is not None or self.until_ns is not None)
+
+    def lets_through(self, conversation: Conversation) -> bool:
+        """Whether a conversation is one of those that are asked for; made-up times are in no span."""
+        if (self.apps and conversation.app_name not in self.apps) or (
+            self.users and conversation.user_id not in self.users
+        ):
+            return False
+        if self.since_ns is None and self.until_ns is None:
+            return True
+        if conversation.assumed_time or not conversation.events:
+            return False
+        times = [event.time_ns for event in conversation.events]
+        return (self.since_ns is None or max(times) >= self.since_ns) and (
+            self.until_ns is None or min(times) < self.until_ns
+        )
+
+    def completed(self, conversation: Conversation) -> Conversation:
+        """The conversation with the instruction and the tools that its source doesn't name."""
+        changes: dict[str, Any] = {}
+        if self.instruction and not conversation.instruction:
+            changes["instruction"] = self.instruction
+        if self.tools and not conversation.tools:
+            changes["tools"] = self.tools
+        return conversation.replace(**changes) if changes else conversation
+
+
+def _names(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
+
+
+def _moment(name: str, moment: str | datetime | None, zone: tzinfo | None) -> int | None:
+    """The moment that a conversation is measured by; a day is its beginning, without a zone it is UTC."""
+    if moment is None:
+        return None
+    if isinstance(moment, datetime):
+        return ns_from_datetime(moment if moment.tzinfo is not None else moment.replace(tzinfo=zone or UTC))
+    text = moment.strip()
+    try:
+        moment_ns, has_zone = parse_time(f"{text}T00:00:00" if _DAY.fullmatch(text) else text)
+    except (ValueError, OverflowError):
+        raise ConfigError.for_field(name, moment, "a day such as 2026-03-01, or a date and time") from None
+    offset = None if has_zone or zone is None else zone.utcoffset(datetime_from_ns(moment_ns).replace(tzinfo=None))
+    return moment_ns - (0 if offset is None else ns_from_timedelta(offset))
 
 
 def zone_named(name: str) -> tzinfo:

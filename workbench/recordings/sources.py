@@ -34,6 +34,8 @@ REFUSED_SUFFIXES = frozenset(
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_DATABASE_MAGIC = b"DUCK"
+_COMPANIONS = (".journal", ".wal", ".lock")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
@@ -65,6 +67,8 @@ class SourceFile:
     named: bool
     """Given by name, not found in a folder: then it must be a recording."""
     open: Callable[[], AbstractContextManager[io.BufferedReader[Any]]]
+    store: Path | None = None
+    """The file itself, when it is a database: it can't be read as a stream."""
 
 
 Found = SourceFile | Skipped | Problem
@@ -168,21 +172,34 @@ def _walk(folder: Path) -> Iterator[Path | Skipped | Problem]:
             yield Skipped(str(path), "link into the same folder") if inside else outside
         elif not path.is_file():
             yield Skipped(str(path), "not a regular file")
+        elif (whose := _companion_of(path)) is not None:
+            yield Skipped(str(path), f"belongs to {whose}")
         else:
             yield path
+
+
+def _companion_of(path: Path) -> str | None:
+    """The database that a journal, log or lock stands beside; None for any other file."""
+    for suffix in _COMPANIONS:
+        if path.name.endswith(suffix) and path.with_name(path.name.removesuffix(suffix)).suffix == ".duckdb":
+            return path.name.removesuffix(suffix)
+    return None
 
 
 def _sources_in(file: Path, *, named: bool, max_unpacked_bytes: int) -> Iterator[Found]:
     """The file itself, or the members of the archive it is."""
     try:
         with file.open("rb") as handle:
-            magic = handle.read(4)
+            head = handle.read(12)
     except OSError as error:
         if named:
             raise RecordingError(f"can't be read: {error.strerror}", path=file) from error
         yield Problem(str(file), None, None, f"can't be read: {error.strerror}")
         return
-    if magic in _ZIP_MAGICS:
+    if head[8:] == _DATABASE_MAGIC:
+        yield SourceFile(str(file), stem_of(file.name), named, _not_a_stream, file)
+        return
+    if head[:4] in _ZIP_MAGICS:
         yield from _members(file, named=named, max_unpacked_bytes=max_unpacked_bytes)
         return
 
@@ -197,10 +214,16 @@ def _sources_in(file: Path, *, named: bool, max_unpacked_bytes: int) -> Iterator
     yield SourceFile(str(file), stem_of(file.name), named, opened)
 
 
+@contextmanager
+def _not_a_stream() -> Iterator[io.BufferedReader[Any]]:
+    raise UnreadableError("is a database", "name it directly")
+    yield
+
+
 def stem_of(name: str) -> str:
     """`service` of `service.jsonl.gz`; dots inside a name stay."""
     stem = PurePosixPath(name).name
-    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".traj"):
+    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".traj", ".duckdb"):
         stem = stem.removesuffix(suffix)
     return stem or "recording"
 

@@ -25,7 +25,7 @@ class DuckDBSessionService(SessionService):
         path: The file, created when it isn't there; `:memory:` = a temporary one.
         durability: `process`: an appended event survives a killed process; `disk`: a power cut too.
         soft_delete: Deleted sessions stay in the file as rows that nobody sees (SUM-STO-09).
-        accept_loss: Open a damaged file with what is left of it.
+        accept_loss: Open a damaged file with what is left of it; `service.store.losses` says what is missing.
     Raises:
         StoreLockedError: another process, or another service of this one, has the file.
         StoreCorruptError: not a store, or something acknowledged is missing; says what.

@@ -118,6 +118,8 @@ class LiveStore:
         self._flight: _Flight | None = None
         self._send_at = min(FIRST_BATCH_CHANGES, BATCH_CHANGES)
         self._failure: StoreError | None = None
+        self.losses: tuple[str, ...] = ()
+        """What was missing or damaged when the store was opened with `accept_loss`."""
         self._needs_reconnect = False
         self._stored_sequence = 0
         """Up to here events are in the database for certain; what a repeated batch brings again is left out."""
@@ -134,7 +136,7 @@ class LiveStore:
 
     def _open(self, *, is_synced: bool, accept_loss: bool) -> None:
         opened = open_store(self.path, now_ns=self._clock.now_ns(), is_synced=is_synced, accept_loss=accept_loss)
-        self._database, self._journal = opened.database, opened.journal
+        self._database, self._journal, self.losses = opened.database, opened.journal, opened.losses
         try:
             mark = self._database.progress()
             self._applied = mark.sequence

@@ -7,20 +7,19 @@ need the file to themselves.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import duckdb
 
 from workbench.clock import SystemClock
 from workbench.errors import StoreCorruptError, StoreError, WorkbenchError
+from workbench.store.duckdb.child import DEFAULT_TIMEOUT_S, ChildError, call_apart
 from workbench.store.duckdb.codec import event_of, json_value, summary_of, text_of_column
 from workbench.store.duckdb.database import Database, closed_connection
 from workbench.store.duckdb.journal import damaged_before, journal_path, read_journal
@@ -33,8 +32,6 @@ _HEADER_BYTES = 3 * 4096
 _ATTEMPTS = 20
 _BLOCK_BYTES = 1 << 20
 _MAX_PROBLEMS = 100
-_CHILD_BYTES = 4 << 30
-DEFAULT_TIMEOUT_S = 600.0
 
 _COUNTS = """
     SELECT count(*) FILTER (deleted_ns = 0), count(*) FILTER (deleted_ns <> 0), coalesce(sum(n_events), 0)
@@ -91,6 +88,8 @@ class StoreReport:
     settings: tuple[tuple[str, str], ...] = ()
     """The settings under which the engine ran (SEC-02)."""
     problems: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    """What is missing from the figures above, where that was accepted; problems too."""
 
     @property
     def is_sound(self) -> bool:
@@ -101,10 +100,13 @@ class StoreReport:
 # --- check -------------------------------------------------------------------------------------------
 
 
-def check(path: str | Path, *, in_child: bool = True, timeout_s: float = DEFAULT_TIMEOUT_S) -> StoreReport:
+def check(
+    path: str | Path, *, in_child: bool = True, accept_loss: bool = False, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> StoreReport:
     """Everything that can be wrong with a store, open or closed; changes nothing.
 
     Args:
+        accept_loss: Of a damaged store, report on what is left of it.
         in_child: Read the file in a process of its own with bounded memory: a database file from somewhere else is
             more like a program than like a document (SEC-03).
         timeout_s: Seconds that this process may take.
@@ -116,66 +118,49 @@ def check(path: str | Path, *, in_child: bool = True, timeout_s: float = DEFAULT
     with TemporaryDirectory(prefix="workbench-check-") as folder:
         twin = Path(folder) / "copy.duckdb"
         try:
-            _snapshot(path, twin)
+            snapshot(path, twin, accept_loss=accept_loss)
         except StoreCorruptError as error:
             return StoreReport(path, problems=(str(error),))
-        report = _report_of_child(twin, timeout_s) if in_child else report_on_copy(twin)
-        return replace(
-            report, path=path, problems=tuple(problem.replace(str(twin), str(path)) for problem in report.problems)
-        )
+        arguments: dict[str, Any] = {"path": str(twin), "accept_loss": accept_loss}
+        try:
+            facts = (
+                call_apart(facts_of_copy, arguments, timeout_s=timeout_s) if in_child else facts_of_copy(**arguments)
+            )
+        except ChildError as error:
+            return StoreReport(path, problems=(str(error),))
+        for name in ("problems", "losses"):
+            facts[name] = tuple(text.replace(str(twin), str(path)) for text in facts[name])
+        facts["settings"] = tuple((name, value) for name, value in facts["settings"])
+        return StoreReport(**{**facts, "path": path})
 
 
-def _report_of_child(twin: Path, timeout_s: float) -> StoreReport:
-    # The file's path and nothing of it goes along; -P keeps the current folder out of the child's imports.
-    code = f"from {__name__} import answer; answer()"
-    here = str(Path(__file__).resolve().parents[3])
+def facts_of_copy(path: str, *, accept_loss: bool) -> dict[str, Any]:
+    """The fields of the report on a file that may be changed."""
+    twin = Path(path)
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code, str(twin)],
-            capture_output=True,
-            check=False,
-            timeout=timeout_s,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))},
-        )
-    except subprocess.TimeoutExpired:
-        return StoreReport(twin, problems=(f"checking took longer than {timeout_s:.0f} s",))
-    if done.returncode:
-        return StoreReport(twin, problems=(f"reading the file ended its process (exit code {done.returncode})",))
-    facts = json.loads(done.stdout)
-    facts["settings"] = tuple((name, value) for name, value in facts["settings"])
-    return StoreReport(**{**facts, "path": twin, "problems": tuple(facts["problems"])})
-
-
-def answer() -> None:
-    """What the child does: the report on the copy named on its command line, as JSON."""
-    if sys.platform != "win32":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (_CHILD_BYTES, _CHILD_BYTES))
-    report = report_on_copy(Path(sys.argv[1]))
-    sys.stdout.write(json.dumps({**asdict(report), "path": ""}))
-
-
-def report_on_copy(twin: Path) -> StoreReport:
-    """The report on a file that may be changed."""
-    try:
-        return _check_copy(twin)
+        report = _check_copy(twin, accept_loss=accept_loss)
     except WorkbenchError as error:
-        return StoreReport(twin, problems=(str(error),))
+        report = StoreReport(twin, problems=(str(error),))
+    return {**asdict(report), "path": ""}
 
 
-def _check_copy(twin: Path) -> StoreReport:
+def _check_copy(twin: Path, *, accept_loss: bool) -> StoreReport:
     clock = SystemClock()
     database = Database(twin, now_ns=clock.now_ns())
+    n_bad = n_waiting = 0
     try:
         version = database.version_found
         mark = database.progress()
-        contents = read_journal(journal_path(twin))
-        n_bad = damaged_before(contents, mark)
+        with _accepted(accept_loss):
+            contents = read_journal(journal_path(twin))
+            n_bad = damaged_before(contents, mark)
+            n_waiting = contents.last_sequence - mark.sequence
     finally:
         database.close()
     problems = [f"{n_bad} lines of the journal are damaged; the file holds what they said"] if n_bad else []
-    DuckDBStore(twin).close_now()
+    store = DuckDBStore(twin, accept_loss=accept_loss)
+    problems.extend(store.losses)
+    store.close_now()
     database = Database(twin, now_ns=clock.now_ns())
     try:
         with database.reading() as connection:
@@ -191,12 +176,23 @@ def _check_copy(twin: Path) -> StoreReport:
             n_events=n_events,
             n_summaries=n_summaries,
             sequence=database.progress().sequence,
-            n_waiting_changes=contents.last_sequence - mark.sequence,
+            n_waiting_changes=max(n_waiting, 0),
             settings=tuple(sorted(database.settings().items())),
             problems=tuple(problems),
+            losses=store.losses,
         )
     finally:
         database.close()
+
+
+@contextmanager
+def _accepted(accept_loss: bool) -> Iterator[None]:
+    """Go on without what is damaged; the store that is opened next says so."""
+    try:
+        yield
+    except StoreCorruptError:
+        if not accept_loss:
+            raise
 
 
 def _faults(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
@@ -238,9 +234,13 @@ def _name(key: object) -> str:
 # --- copy --------------------------------------------------------------------------------------------
 
 
-def copy(path: str | Path, target: str | Path) -> None:
+def copy(path: str | Path, target: str | Path, *, accept_loss: bool = False) -> tuple[str, ...]:
     """A whole, closed store at `target` that holds everything acknowledged when the copy began.
 
+    Args:
+        accept_loss: Copy what is left of a damaged store, which itself stays as it is.
+    Returns:
+        What is missing from the copy; nothing unless `accept_loss`.
     Raises:
         StoreError: `target` exists, or the file changes faster than it can be copied.
         StoreCorruptError: the store is damaged.
@@ -252,21 +252,34 @@ def copy(path: str | Path, target: str | Path) -> None:
             raise StoreError(f"{file}: exists already", hint="give a new name")
     with TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
         twin = Path(folder) / target.name
-        _snapshot(path, twin)
-        DuckDBStore(twin).close_now()
+        snapshot(path, twin, accept_loss=accept_loss)
+        store = DuckDBStore(twin, accept_loss=accept_loss)
+        store.close_now()
         journal_path(twin).replace(journal_path(target))
         twin.replace(target)
+    return tuple(text.replace(str(twin), str(path)) for text in store.losses)
 
 
-def _snapshot(path: Path, twin: Path) -> None:
-    """The file as of its last checkpoint, and a journal that reaches back at least to there."""
+def snapshot(path: Path, twin: Path, *, accept_loss: bool = False) -> None:
+    """The file as of its last checkpoint, and a journal that reaches back at least to there.
+
+    Raises:
+        StoreCorruptError: there is no journal, and that isn't accepted.
+        StoreError: the file changes faster than it can be copied.
+    """
     log = journal_path(path)
     for _ in range(_ATTEMPTS):
         before = _headers(path)
         _copy_file(path, twin)
-        if not log.exists():
-            raise StoreCorruptError(f"{log}: the journal is missing", path=path, part="journal")
-        _copy_file(log, journal_path(twin))
+        if log.exists():
+            _copy_file(log, journal_path(twin))
+        elif not accept_loss:
+            raise StoreCorruptError(
+                f"{log}: the journal is missing",
+                path=path,
+                part="journal",
+                hint="bring it back; --accept-loss goes on with what the file holds",
+            )
         # The journal is only cut after a checkpoint, and a checkpoint never writes over what the last one needs
         # before its own header stands: the same headers before and after mean that both copies fit.
         if _headers(path) == before:
@@ -287,17 +300,20 @@ def _copy_file(source: Path, target: Path) -> None:
 # --- vacuum and migrate ------------------------------------------------------------------------------
 
 
-def vacuum(path: str | Path) -> tuple[int, int]:
-    """Write the file anew without deleted sessions and gaps; its bytes before and after.
+def vacuum(path: str | Path, *, accept_loss: bool = False) -> tuple[int, int, tuple[str, ...]]:
+    """Write the file anew without deleted sessions and gaps; its bytes before and after, and what is missing.
 
+    Args:
+        accept_loss: Go on with what is left of a damaged store.
     Raises:
         StoreLockedError: somebody has it open.
     """
     path = Path(path).absolute()
     check_is_duckdb(path)
     before = path.stat().st_size
-    DuckDBStore(path).close_now(then=lambda: _rewrite(path))
-    return before, path.stat().st_size
+    store = DuckDBStore(path, accept_loss=accept_loss)
+    store.close_now(then=lambda: _rewrite(path))
+    return before, path.stat().st_size, store.losses
 
 
 def _rewrite(path: Path) -> None:
@@ -317,15 +333,18 @@ def _rewrite(path: Path) -> None:
     temporary.replace(path)
 
 
-def migrate(path: str | Path) -> tuple[int, int]:
-    """Bring a file to the newest schema; the version before and after. Opening a store does the same.
+def migrate(path: str | Path, *, accept_loss: bool = False) -> tuple[int, int, tuple[str, ...]]:
+    """Bring a file to the newest schema; the version before and after, and what is missing.
 
+    Opening a store does the same.
+
+    Args:
+        accept_loss: Go on with what is left of a damaged store.
     Raises:
         StoreVersionError: made by a newer release.
     """
     path = Path(path).absolute()
     check_is_duckdb(path)
-    store = DuckDBStore(path)
-    versions = store.schema_versions
+    store = DuckDBStore(path, accept_loss=accept_loss)
     store.close_now()
-    return versions
+    return *store.schema_versions, store.losses

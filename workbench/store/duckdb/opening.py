@@ -42,6 +42,8 @@ class Opened(NamedTuple):
     database: Database
     journal: Journal
     lines: Sequence[Line]
+    losses: tuple[str, ...]
+    """What is missing or damaged, where that was accepted."""
 
 
 class _Plan(NamedTuple):
@@ -49,6 +51,7 @@ class _Plan(NamedTuple):
 
     lines: Sequence[Line]
     contents: Contents | None
+    losses: tuple[str, ...] = ()
 
 
 def open_store(path: Path, *, now_ns: int, is_synced: bool, accept_loss: bool) -> Opened:
@@ -73,8 +76,9 @@ def open_store(path: Path, *, now_ns: int, is_synced: bool, accept_loss: bool) -
             if not accept_loss:
                 raise
             logger.warning("%s; going on without it", error)
-            plan = _Plan((), None)
-        return Opened(database, _journal(database, log, mark, plan, now_ns=now_ns, is_synced=is_synced), plan.lines)
+            plan = _Plan((), None, (str(error),))
+        journal = _journal(database, log, mark, plan, now_ns=now_ns, is_synced=is_synced)
+        return Opened(database, journal, plan.lines, plan.losses)
     except BaseException:
         database.close()
         raise
@@ -138,7 +142,7 @@ def _plan(database: Database, log: Path, mark: Mark, *, accept_loss: bool) -> _P
     if not accept_loss:
         raise error
     logger.warning("%s; going on without them", error)
-    return _Plan(lines, None)
+    return _Plan(lines, None, (str(error),))
 
 
 def _journal(database: Database, log: Path, mark: Mark, plan: _Plan, *, now_ns: int, is_synced: bool) -> Journal:
@@ -194,5 +198,5 @@ def _loss(database: Database, first: int, last: int, what: str, sessions: Sequen
         text,
         path=database.path,
         part=f"changes {span}",
-        hint="`workbench store check` tells more; accept_loss=True opens what is left",
+        hint="`workbench store check` tells more; accept_loss=True, or --accept-loss, opens what is left",
     )

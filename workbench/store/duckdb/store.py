@@ -40,7 +40,7 @@ class DuckDBStore(LiveStore):
         event_limit: Newest events that `load` returns, 0 = all; all stay stored (SUM-STO-06).
         durability: `process`: what is acknowledged survives a killed process; `disk`: a power cut too.
         soft_delete: Deleted sessions stay as rows that nobody sees until `maintenance.vacuum` (SUM-STO-09).
-        accept_loss: Open a damaged store with what is left of it.
+        accept_loss: Open a damaged store with what is left of it; `losses` says what is missing.
     Raises:
         StoreLockedError: another process, or another store of this one, has the file.
         StoreCorruptError: not a store, or something acknowledged is missing; says what.
