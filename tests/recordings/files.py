@@ -49,3 +49,8 @@ def load_messages(folder: Path, *messages: Any, options: dict[str, Any] | None =
 
 def texts(recordings: Recordings) -> list[str]:
     return [problem.text for problem in recordings.problems]
+
+
+def chat_line(text: str) -> str:
+    """A file of one conversation without times."""
+    return json.dumps({"messages": [say("user", text), say("assistant", "yes")]}) + "\n"

@@ -326,8 +326,10 @@ class LLMFlow:
         """One event for the whole batch, one choice per call (ASM-RUN-09)."""
         answers: list[Message | None] = []
         others = []
+        # What was recorded of the flow's own tools stands; done again they would find other things, or the same twice.
+        is_recorded = getattr(state.agent.executor, "answers_all", False)
         for call in event.message.tool_calls:
-            answer = await self._own_answer(state, call)
+            answer = None if is_recorded else await self._own_answer(state, call)
             answers.append(answer)
             if answer is None:
                 others.append(call)

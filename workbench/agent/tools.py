@@ -96,7 +96,10 @@ class ToolRound:
 
 
 class ToolExecutor(Protocol):
-    """Carries out the calls of one assistant message."""
+    """Carries out the calls of one assistant message.
+
+    One with an attribute `answers_all` that is true is given the calls of on-demand history and of transfers too.
+    """
 
     async def execute(self, ctx: CallContext, calls: Sequence[ToolCall]) -> ToolRound:
         """One tool message per answered call, in call order."""

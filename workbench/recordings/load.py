@@ -278,7 +278,7 @@ class Recordings(Sequence[Conversation]):
         if first_two:
             return
         problems = sorted(found.log.problems, key=lambda problem: problem.severity == "note")
-        if problems:
+        if problems and (problems[0].severity == "problem" or not found.left_out):
             first = problems[0]
             raise RecordingError(first.reason, path=first.path, line=first.line, column=first.column, hint=first.hint)
         if found.left_out:

@@ -78,6 +78,8 @@ class RecordedModel:
 class RecordedTools:
     """The tools of a replay: give the recorded results, if there are any."""
 
+    answers_all = True
+
     def __init__(self, script: Script) -> None:
         self._script = script
 
@@ -310,6 +312,8 @@ class ConversationReplay:
             request_id=request.message.request_id or request.id,
             # What is recorded of this run is the run's own, so that a summary in its middle spares its newest round.
             invocation_id=request.message.invocation_id,
+            # A branch that the application chose for this run decides what the run sees.
+            event_filter_key=request.message.filter_key,
         )
         async for _ in runner.run(key.user_id, key.session_id, request.message.message, options):
             pass
