@@ -36,6 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = [json.dumps(chat(6, ident=f"c{i}"), ensure_ascii=False) for i in range(2)]
     (tmp_path / "own.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (tmp_path / "tuned.toml").write_text(TUNED, encoding="utf-8")
+    (tmp_path / "tools.json").write_text('{"name": "look_up"}', encoding="utf-8")
     return tmp_path
 
 
@@ -217,6 +218,16 @@ def test_replay_then_sql_then_report(here: Path, capsys: pytest.CaptureFixture[s
         (["config", "check"], 2, "needs a file"),
         (["conformance", "own.jsonl"], 3, "not JSON"),
         (["import", "own.jsonl", "--map", "user"], 2, "FIELD=NAME"),
+        (["import", "own.jsonl", "--app", "other"], 3, "none of the 2 conversations is one that was asked for"),
+        (["import", "own.jsonl", "--since", "soon"], 2, "since = 'soon'; allowed: a day such as 2026-03-01"),
+        (["import", "own.jsonl", "--instruction", "gone.txt"], 3, "gone.txt: can't be read"),
+        (["import", "own.jsonl", "--tools", "own.jsonl"], 3, "own.jsonl: not JSON"),
+        (["import", "own.jsonl", "--tools", "tools.json"], 3, "tools.json: expected a list of tools"),
+        (["conformance", "own.jsonl", "--store", "redis"], 2, "invalid choice: 'redis'"),
+        (["store", "check", "own.jsonl"], 4, "own.jsonl: is another kind of file, not DuckDB; give a DuckDB file"),
+        (["store", "check", "gone.duckdb"], 4, "doesn't exist"),
+        (["store", "copy", "gone.duckdb"], 2, "only copy takes a target, and needs one"),
+        (["store", "vacuum", "gone.duckdb", "x.duckdb"], 2, "only copy takes a target"),
     ],
 )
 def test_every_mistake_is_one_line_with_what_to_do(
@@ -320,7 +331,7 @@ def test_doctor_names_what_is_missing_with_the_command_that_brings_it(capsys: py
 
 
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("demo", "import", "replay", "sql", "report", "config", "conformance", "doctor"):
+    for command in ("demo", "import", "replay", "sql", "report", "config", "store", "conformance", "doctor"):
         with pytest.raises(SystemExit) as ended:
             main([command, "--help"])
         assert ended.value.code == 0

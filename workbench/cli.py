@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -400,22 +402,35 @@ def _store(options: argparse.Namespace) -> int:
     if options.action == "check":
         return _store_report(maintenance.check(path, accept_loss=accept_loss), options)
     facts: dict[str, Any] = {"path": str(path)}
-    if options.action == "copy":
-        losses = maintenance.copy(path, options.target, accept_loss=accept_loss)
-        facts["target"] = options.target
-        done = f"{path} -> {options.target}"
-    elif options.action == "migrate":
-        facts["version_before"], facts["version"], losses = maintenance.migrate(path, accept_loss=accept_loss)
-        done = f"{path}: schema version {facts['version_before']} -> {facts['version']}"
-    else:
-        facts["bytes_before"], facts["bytes"], losses = maintenance.vacuum(path, accept_loss=accept_loss)
-        done = f"{path}: {facts['bytes_before']:,} -> {facts['bytes']:,} bytes"
+    with _told_once("workbench.store"):
+        if options.action == "copy":
+            losses = maintenance.copy(path, options.target, accept_loss=accept_loss)
+            facts["target"] = options.target
+            done = f"{path} -> {options.target}"
+        elif options.action == "migrate":
+            facts["version_before"], facts["version"], losses = maintenance.migrate(path, accept_loss=accept_loss)
+            done = f"{path}: schema version {facts['version_before']} -> {facts['version']}"
+        else:
+            facts["bytes_before"], facts["bytes"], losses = maintenance.vacuum(path, accept_loss=accept_loss)
+            done = f"{path}: {facts['bytes_before']:,} -> {facts['bytes']:,} bytes"
     if options.json:
         return _print_json({**facts, "losses": list(losses)})
     print(_plain(done))
     for loss in losses:
         print(f"missing: {_plain(loss)}", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def _told_once(name: str) -> Iterator[None]:
+    """What a part logs as a warning, the command prints itself."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _store_report(report: StoreReport, options: argparse.Namespace) -> int:

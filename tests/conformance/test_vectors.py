@@ -10,8 +10,11 @@ import pytest
 
 from workbench.conformance import CaseResult, is_left_out, load_cases, run_case, run_file
 from workbench.conformance.shapes import expand_tokens, first_difference, mask_sentences
-from workbench.errors import RecordingError
-from workbench.profiles import PROFILES, SEED, TRPC_AGENT_GO_2026_07
+from workbench.conformance.stores import new_store, stores_of
+from workbench.errors import ConfigError, RecordingError
+from workbench.profiles import PROFILES, SEED, TRPC_AGENT_GO_2026_07, Profile
+from workbench.store.duckdb.store import DuckDBStore
+from workbench.store.memory import InMemoryStore
 from workbench.wording import RUNES
 
 AREAS = (
@@ -47,6 +50,43 @@ def test_every_recorded_case_comes_out_as_the_profile_says(area: str, profile: o
         logging.disable(logging.NOTSET)
     assert results
     assert [f"{result.id}: {result.difference}" for result in results if result.verdict != "passed"] == []
+
+
+@pytest.mark.parametrize(
+    ("area", "profile"),
+    [
+        pytest.param(area, profile, marks=() if (area, profile) == ("report_service", SEED) else pytest.mark.slow)
+        for area in ("service_summary", "report_service", "runner_flow", "runner_enqueue")
+        for profile in PROFILES.values()
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_every_case_of_the_service_comes_out_over_a_durable_store_too(
+    area: str, profile: Profile, shared_path: Path
+) -> None:
+    """SUM-STO-02: the engine is shared by all stores."""
+    logging.disable(logging.WARNING)
+    try:
+        results = list(run_file(shared_path / "vectors" / f"{area}.json", [profile], store="duckdb"))
+    finally:
+        logging.disable(logging.NOTSET)
+    assert results
+    assert [f"{result.id}: {result.difference}" for result in results if result.verdict != "passed"] == []
+
+
+def test_stores_of_cases_are_made_as_asked_and_go_with_the_block() -> None:
+    with stores_of("duckdb"):
+        one, other = new_store(event_limit=5), new_store(event_limit=5)
+        assert isinstance(one, DuckDBStore)
+        assert isinstance(other, DuckDBStore)
+        assert one.path != other.path
+        for store in (one, other):
+            store.close_now()
+    assert not one.path.parent.exists()
+    assert isinstance(new_store(event_limit=5), InMemoryStore)
+    with pytest.raises(ConfigError, match="store = 'duckbd'; allowed: memory, duckdb") as told, stores_of("duckbd"):
+        pass
+    assert told.value.hint == "did you mean duckdb?"
 
 
 def test_every_default_of_the_reference_is_ours_too(shared_path: Path) -> None:
