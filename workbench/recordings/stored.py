@@ -3,7 +3,11 @@
 In: a store file, in use by a service or not. Out: conversations with everything that the service stored: events
 with their ids, times, request ids, filter keys, branches and usage, and the summaries as metadata. A service
 stores neither the agent's instruction nor its tools; whoever replays gives them (`load_recordings(instruction=,
-tools=)`). The sessions are written out once, to a temporary file that lives as long as the recordings, so that
+tools=)`). Then a replay under the service's own configuration sends what the service sent, byte for byte, where each
+summary was finished before the next call (how long it took isn't stored), was written by a source that repeats itself
+(`extractive`, `sized`, a cassette; a real model doesn't), and nothing came from memories or other sessions.
+
+The sessions are written out once, to a temporary file that lives as long as the recordings, so that
 all walks see the same moment of a store that grows.
 """
 

@@ -198,5 +198,5 @@ def _loss(database: Database, first: int, last: int, what: str, sessions: Sequen
         text,
         path=database.path,
         part=f"changes {span}",
-        hint="`workbench store check` tells more; accept_loss=True, or --accept-loss, opens what is left",
+        hint="accept_loss=True opens what is left, `workbench store copy FILE TARGET --accept-loss` saves it",
     )
