@@ -17,6 +17,7 @@ from workbench.config import RunConfig, TriggerNode
 from workbench.errors import ConfigError
 from workbench.model.client import Model
 from workbench.model.types import ToolSpec
+from workbench.script_counter import ScriptTokenCounter
 from workbench.service.service import SessionService
 from workbench.service.summaries import SummaryObserver
 from workbench.session.types import Event
@@ -43,11 +44,14 @@ def tiktoken_counter(name: str) -> TiktokenCounter:
     return _encoders[name]
 
 
-def engine_counter(config: RunConfig) -> SimpleTokenCounter | TiktokenCounter:
+def engine_counter(config: RunConfig) -> SimpleTokenCounter | TiktokenCounter | ScriptTokenCounter:
     """The counter that drives triggers, compaction and tailoring."""
-    if config.counter.kind == "tiktoken":
-        return tiktoken_counter(config.counter.encoding)
-    return SimpleTokenCounter(config.counter.runes_per_token)
+    counter = config.counter
+    if counter.kind == "tiktoken":
+        return tiktoken_counter(counter.encoding)
+    if counter.kind == "scripts":
+        return ScriptTokenCounter(counter.scripts.model_dump(), default=counter.runes_per_token)
+    return SimpleTokenCounter(counter.runes_per_token)
 
 
 def billing_counter(config: RunConfig) -> LineCounter:

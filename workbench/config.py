@@ -24,6 +24,7 @@ from workbench.context.settings import AgentSettings, CompactionSettings, Tailor
 from workbench.errors import ConfigError, RecordingError, nearest_name
 from workbench.model.openai import checked_address
 from workbench.profiles import PROFILES, Profile, profile_named
+from workbench.script_counter import ScriptRatios
 from workbench.service.settings import ServiceSettings
 from workbench.settings import Settings
 from workbench.summary.checkers import ContextThreshold
@@ -45,12 +46,23 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 class CounterSettings(Settings):
     """The engine's token counter: drives triggers, compaction and tailoring."""
 
-    kind: Literal["runes", "tiktoken"] = "runes"
-    """`runes` divides code points, `tiktoken` tokenizes. SUM-TOK-03, -07."""
+    kind: Literal["runes", "tiktoken", "scripts"] = "runes"
+    """`runes` divides code points, `tiktoken` tokenizes, `scripts` divides each script by its own ratio.
+    SUM-TOK-03, -07."""
     runes_per_token: float = Field(default=DEFAULT_RUNES_PER_TOKEN, gt=0)
     """Code points per token, a divisor; 4.0 suits English, 1.2 to 2.0 Chinese, Japanese, Korean. SUM-TOK-05."""
     encoding: str = "o200k_base"
     """Encoding or model name for `tiktoken`. SUM-TOK-07."""
+    scripts: ScriptRatios = ScriptRatios()
+    """Characters per token by script for `scripts`; `workbench calibrate` prints this table."""
+
+    @model_validator(mode="after")
+    def _has_a_ratio(self) -> Self:
+        if self.kind == "scripts" and all_none(self.scripts):
+            raise ConfigError.for_field(
+                "scripts", "{}", "at least one ratio, with kind 'scripts'", hint="`workbench calibrate` fits them"
+            )
+        return self
 
 
 class TriggerNode(Settings):

@@ -110,7 +110,7 @@ class SimpleTokenCounter:
         return total
 
     def count_tokens(self, ctx: CallContext, message: Message) -> int:
-        return self.tokens_from_runes(self.runes(message), non_empty=_has_floor(message))
+        return self.tokens_from_runes(self.runes(message), non_empty=has_floor(message))
 
     def tokens_from_runes(self, runes: int, *, non_empty: bool) -> int:
         """The count of a message with so many code points."""
@@ -128,7 +128,7 @@ class SimpleTokenCounter:
         return f"SimpleTokenCounter(approx_runes_per_token={self.approx_runes_per_token:g})"
 
 
-def _has_floor(message: Message) -> bool:
+def has_floor(message: Message) -> bool:
     """Content, reasoning or a non-empty call: such a message counts at least 1."""
     if message.content or message.reasoning_content:
         return True
@@ -261,6 +261,18 @@ def encoding_name(model_name: str) -> str:
         return encoding_name_for_model(model_name)
     except KeyError:
         return _FALLBACK_ENCODING
+
+
+def is_known_encoding(model_name: str) -> bool:
+    """An encoding of ours, or a model whose encoding tiktoken knows."""
+    if model_name in _VOCABULARIES:
+        return True
+    from tiktoken.model import encoding_name_for_model
+
+    try:
+        return encoding_name_for_model(model_name) in _VOCABULARIES
+    except KeyError:
+        return False
 
 
 def load_encoding(model_name: str) -> tiktoken.Encoding:

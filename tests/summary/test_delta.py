@@ -13,6 +13,7 @@ from tests.summary.events import agent, call, calls, event, numbered, result, ru
 from workbench.call import EMPTY_CONTEXT
 from workbench.model.types import Message
 from workbench.profiles import TRPC_AGENT_GO_2026_07
+from workbench.script_counter import ScriptTokenCounter
 from workbench.session.open_calls import OpenCalls
 from workbench.session.scope import delta_events, event_matches
 from workbench.session.types import STATE_LAST_INCLUDED_EVENT_ID, Event, SummaryBoundary
@@ -167,6 +168,7 @@ def test_only_line_additive_counters_are_incremental():
 
     assert is_incremental(SimpleTokenCounter())
     assert is_incremental(TiktokenCounter("cl100k_base"))
+    assert is_incremental(ScriptTokenCounter({"han": 1.3}))
     assert not is_incremental(Own())
 
 
@@ -226,10 +228,15 @@ def test_the_gate_needs_text_under_the_configured_formatters():
 
 # --- the law: running sums say what the events say ----------------------------------------------------
 
-PIECES = ("word", " ", "Z", "9", ".", "]", "-", "\n", "\t", "中", "é", "😀", "\u0301", "'s", "\r\n")
+PIECES = ("word", " ", "Z", "9", ".", "]", "-", '{"a', "\n", "\t", "中", "é", "😀", "\u0301", "'s", "\r\n")
 KEYS = ("", "app", "app/sub", "app/sub/x", "app/subway", "zzz")
 AUTHORS = ("user", "agent", "", "9lives", " spaced", "\nodd", "\r", "小明", "😀", "-", "[x]", "\u0301", "'s")
-COUNTERS = (SimpleTokenCounter(1.3), TiktokenCounter("cl100k_base"), TiktokenCounter("o200k_base"))
+COUNTERS = (
+    SimpleTokenCounter(1.3),
+    TiktokenCounter("cl100k_base"),
+    TiktokenCounter("o200k_base"),
+    ScriptTokenCounter({"han": 1.3, "latin": 4.4, "code": 2.7, "emoji": 0.4}, default=1.7),
+)
 
 
 def hostile_text(rng: Random) -> str:

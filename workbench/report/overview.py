@@ -520,6 +520,9 @@ def summary_source(run: RunLike) -> str | None:
     return str(source) if settings.get("summarizer") else None
 
 
+SCRIPT_RATIOS = "characters per token by script"
+
+
 def engine_counter(run: Configured) -> str | None:
     """The counter that drives the triggers, with its parameter."""
     counter = settings_of(run).get("counter")
@@ -527,6 +530,8 @@ def engine_counter(run: Configured) -> str | None:
         return str(counter) if counter else None
     parameter = counter.get("encoding") if counter.get("kind") == "tiktoken" else counter.get("runes_per_token")
     kind = str(counter.get("kind") or "runes")
+    if kind == "scripts":
+        return SCRIPT_RATIOS
     if kind == "runes" and parameter is not None:
         return f"{parameter} characters per token"
     return f"{kind} {parameter}" if kind == "tiktoken" and parameter else kind

@@ -245,13 +245,19 @@ class Delta(Protocol):
 
 def is_incremental(counter: TokenCounter) -> bool:
     """Delta tokens by this counter are running sums; with any other, each check counts the whole text."""
-    return type(counter) is SimpleTokenCounter or _line_counter(counter) is not None
+    return type(counter) is SimpleTokenCounter or _line_counter(counter) is not None or _unit_counter(counter) is not None
 
 
 def _line_counter(counter: TokenCounter) -> CountsText | None:
     if getattr(counter, "line_additive", False) and hasattr(counter, "count_text") and hasattr(counter, "counter_id"):
         return counter  # type: ignore[return-value]
     return None
+
+
+def _unit_counter(counter: TokenCounter) -> CountsText | None:
+    """The counter's finer twin, of whose units a text has exactly the sum over its lines."""
+    units: CountsText | None = getattr(counter, "unit_counter", None)
+    return units if hasattr(counter, "tokens_from_units") else None
 
 
 class TallyDelta:
@@ -295,6 +301,10 @@ class TallyDelta:
         if type(counter) is SimpleTokenCounter:
             runes = totals.runes() + sum(map(len, before)) + (len(before) if totals.n_blocks else 0)
             return counter.tokens_from_runes(runes, non_empty=True)
+        if (unit_counter := _unit_counter(counter)) is not None:
+            from_units: Callable[..., int] = counter.tokens_from_units  # type: ignore[attr-defined]
+            units = tally.tokens(session.live, unit_counter, session.start, session.end, before=before)
+            return from_units(units, non_empty=True)
         line_counter = _line_counter(counter)
         if line_counter is None:
             whole = ListDelta(session, session.events, counts_head=self._head is not None)

@@ -14,7 +14,7 @@ import pandas as pd
 from workbench.errors import ConfigError, nearest_name
 from workbench.report.frames import RunLike, Runs, each_run, frame
 from workbench.report.labels import counted, listed, quoted, shorten
-from workbench.report.overview import billing_counter, settings_of
+from workbench.report.overview import SCRIPT_RATIOS, billing_counter, settings_of
 from workbench.report.plots.style import Floats
 
 _SOURCE_NAME_WIDTH = 48
@@ -87,6 +87,8 @@ def trigger_counter(run: RunLike) -> str | None:
         return None
     if counter.get("kind") == "tiktoken":
         return str(counter.get("encoding"))
+    if counter.get("kind") == "scripts":
+        return SCRIPT_RATIOS
     return f"{counter.get('runes_per_token', 0):g} characters per token"
 
 
