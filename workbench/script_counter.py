@@ -28,7 +28,7 @@ _UNITS_PER_TOKEN = 1_000_000_000
 _LETTERS = "hkgldmeo"
 """One letter per class; `m` is a mark of code."""
 _LATIN, _CODE = CLASSES.index("latin"), CLASSES.index("code")
-_MARKS = frozenset("{}[]()<>=\"_\\/|$#*&@^~`+%")
+_MARKS = frozenset('{}[]()<>="_\\/|$#*&@^~`+%')
 _LATIN_CHARACTERS = "\u0000-\u024f\u1e00-\u1eff\u2010-\u2027\u2c60-\u2c7f\ua720-\ua7ff\uab30-\uab6f"
 _JAMO = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\ud7b0-\ud7ff"
 _EMOJI = "\u200d\u20e3\u2600-\u27bf\u2b05-\u2b55\ufe0f\U0001f000-\U0001faff\U000e0020-\U000e007f"

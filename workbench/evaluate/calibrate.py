@@ -325,7 +325,8 @@ class _Resampled:
         group, self.unit = groups_of(corpus.conversation, seed=seed)
         overall = float(corpus.tokens.sum() / corpus.chars.sum())
         matrix, right = normal_sums(corpus.classes, corpus.tokens, overall)
-        sums = [group_sums(part, group) for part in (corpus.classes, corpus.tokens, matrix, right)]
+        columns = (corpus.classes.astype(np.float64), corpus.tokens.astype(np.float64), matrix, right)
+        sums = [group_sums(part, group) for part in columns]
         ratios = classes.sum(axis=1) / tokens
         order = np.argsort(ratios, kind="stable")
         ordered, ordered_group = ratios[order], group[first[order]]
@@ -345,9 +346,7 @@ class _Resampled:
             self.by_class.append(class_weights(system, side, n_chars, float(n_tokens), drawn))
 
 
-def _by_script(
-    corpus: Corpus, weights: Floats, fitted: list[bool], drawn: _Resampled
-) -> dict[str, ScriptRatio]:
+def _by_script(corpus: Corpus, weights: Floats, fitted: list[bool], drawn: _Resampled) -> dict[str, ScriptRatio]:
     chars = corpus.classes.sum(axis=0)
     n_messages = (corpus.classes > 0).sum(axis=0)
     found: dict[str, ScriptRatio] = {}
@@ -378,9 +377,7 @@ def _spread(name: str, expected: Floats, tokens: Ints) -> ErrorSpread:
     )
 
 
-def _cross_validation(
-    corpus: Corpus, fitted: list[bool], *, resamples: int, seed: int
-) -> CrossValidation | None:
+def _cross_validation(corpus: Corpus, fitted: list[bool], *, resamples: int, seed: int) -> CrossValidation | None:
     """None when there is too little to fit on one part and judge on another, or nothing to compare."""
     import numpy as np
 

@@ -23,7 +23,8 @@ AnyCalibration = Calibration | UsageCalibration
 
 def calibration_values(calibration: AnyCalibration) -> dict[str, Any]:
     """Every figure by its name, as JSON holds it; None where there is none."""
-    return _plain(asdict(calibration))
+    values: dict[str, Any] = _plain(asdict(calibration))
+    return values
 
 
 def save_calibration(calibration: AnyCalibration, path: str | Path) -> Path:
@@ -35,6 +36,7 @@ def save_calibration(calibration: AnyCalibration, path: str | Path) -> Path:
     path = Path(path)
     kind = "usage" if isinstance(calibration, UsageCalibration) else "tokenizer"
     values = {"calibration": FORMAT_VERSION, "from": kind, **calibration_values(calibration)}
+    values["counters"] = _plain(counter_tables(calibration))
     if path.suffix.lower() == ".json":
         text = json.dumps(values, ensure_ascii=False, indent=2) + "\n"
     elif path.suffix.lower() == ".toml":
@@ -47,6 +49,14 @@ def save_calibration(calibration: AnyCalibration, path: str | Path) -> Path:
     except OSError as error:
         raise ConfigError(f"{path}: can't be written: {error.strerror}", field="-o", value=str(path)) from error
     return path
+
+
+def counter_tables(calibration: AnyCalibration) -> dict[str, dict[str, Any]]:
+    """The `[counter]` tables that a configuration can take from it, by what they are good for."""
+    tables = {"ratio": calibration.counter("runes"), "safe": calibration.counter("safe")}
+    if isinstance(calibration, Calibration) and any(one.ratio is not None for one in calibration.by_script.values()):
+        tables["scripts"] = calibration.counter("scripts")
+    return tables
 
 
 def load_calibration(path: str | Path) -> AnyCalibration:
@@ -88,9 +98,13 @@ def _from_values(values: Mapping[str, Any]) -> AnyCalibration:
         value = values.get(field.name)
         known[field.name] = tuple(value) if isinstance(value, list) else value
     if cls is Calibration:
-        known["by_script"] = {name: ScriptRatio(**_complete(ScriptRatio, one)) for name, one in known["by_script"].items()}
+        known["by_script"] = {
+            name: ScriptRatio(**_complete(ScriptRatio, one)) for name, one in known["by_script"].items()
+        }
         known["errors"] = tuple(ErrorSpread(**_complete(ErrorSpread, one)) for one in known["errors"])
-        known["thresholds"] = tuple(ThresholdEffect(**_complete(ThresholdEffect, one)) for one in known["thresholds"] or ())
+        known["thresholds"] = tuple(
+            ThresholdEffect(**_complete(ThresholdEffect, one)) for one in known["thresholds"] or ()
+        )
         if known["cross_validation"] is not None:
             known["cross_validation"] = CrossValidation(**_complete(CrossValidation, known["cross_validation"]))
     found = cls(**known)

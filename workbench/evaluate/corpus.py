@@ -7,6 +7,7 @@ that the engine's counters count (SUM-TOK-03), so a ratio found here is the one 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ class Corpus:
         edges = np.flatnonzero(np.diff(self.conversation, prepend=-1, append=len(self.ids)))
         starts: list[Ints] = []
         ends: list[Ints] = []
-        for first, after in zip(edges[:-1], edges[1:], strict=True):
+        for first, after in itertools.pairwise(edges):
             begin = np.arange(first, max(after - n_messages, first) + 1)
             starts.append(begin)
             ends.append(np.minimum(begin + n_messages, after))

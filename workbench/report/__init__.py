@@ -14,11 +14,12 @@ from workbench.report.page import page
 
 if TYPE_CHECKING:
     from workbench.report.frames import frame
-    from workbench.report.plots import firing_map, prefix_reuse, tokens_per_call, trigger_value
+    from workbench.report.plots import calibration_error, firing_map, prefix_reuse, tokens_per_call, trigger_value
 
-__all__ = ["firing_map", "frame", "page", "prefix_reuse", "tokens_per_call", "trigger_value"]
+__all__ = ["calibration_error", "firing_map", "frame", "page", "prefix_reuse", "tokens_per_call", "trigger_value"]
 
 _HOME = {
+    "calibration_error": "workbench.report.plots",
     "frame": "workbench.report.frames",
     "firing_map": "workbench.report.plots",
     "prefix_reuse": "workbench.report.plots",

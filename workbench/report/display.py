@@ -1,6 +1,6 @@
 """What a notebook shows for a result: the table of the report, without the page around it (WB-UI-05, WB-API-03).
 
-In: a run, or a run set. Out: HTML that stands alone in any notebook theme. Result classes call these from their
+In: a run, a run set, or a calibration. Out: HTML that stands alone in any notebook theme. Result classes call these from their
 `_repr_html_`; text from outside is escaped by `markup.py` (SEC-07).
 """
 
@@ -13,6 +13,7 @@ from workbench.report.overview import Overview, overview, sentence
 from workbench.report.tables import overview_table
 
 if TYPE_CHECKING:
+    from workbench.evaluate.calibrate import Calibration
     from workbench.report.frames import RunLike, Runs
 
 
@@ -27,6 +28,13 @@ def runs_html(runs: Runs, *, today: str | None = None) -> str:
 def run_html(run: RunLike) -> str:
     """One run: its sentence and its line of the table."""
     return _block(overview({run.name: run}), [sentence(run, None)])
+
+
+def calibration_html(calibration: Calibration) -> str:
+    """Finding, ratios, scripts, errors and thresholds of a calibration."""
+    from workbench.report.calibration import calibration_markup
+
+    return calibration_markup(calibration)
 
 
 def _block(view: Overview, remarks: list[str]) -> Markup:

@@ -245,7 +245,9 @@ class Delta(Protocol):
 
 def is_incremental(counter: TokenCounter) -> bool:
     """Delta tokens by this counter are running sums; with any other, each check counts the whole text."""
-    return type(counter) is SimpleTokenCounter or _line_counter(counter) is not None or _unit_counter(counter) is not None
+    return (
+        type(counter) is SimpleTokenCounter or _line_counter(counter) is not None or _unit_counter(counter) is not None
+    )
 
 
 def _line_counter(counter: TokenCounter) -> CountsText | None:

@@ -1,11 +1,12 @@
-"""Figures, one function each: runs in, a matplotlib figure out (WB-UI-02).
+"""Figures, one function each: runs or a calibration in, a matplotlib figure out (WB-UI-02).
 
 The title of a figure is what the data show; where they show nothing, the title says that.
 """
 
+from workbench.report.plots.calibration import calibration_error
 from workbench.report.plots.firing import firing_map
 from workbench.report.plots.prefix import prefix_reuse
 from workbench.report.plots.tokens import tokens_per_call
 from workbench.report.plots.trigger import trigger_value
 
-__all__ = ["firing_map", "prefix_reuse", "tokens_per_call", "trigger_value"]
+__all__ = ["calibration_error", "firing_map", "prefix_reuse", "tokens_per_call", "trigger_value"]
