@@ -55,8 +55,9 @@ class Tokenizer:
         if known is None:
             try:
                 known = self._count(text)
-            except UnicodeEncodeError:
-                # Half a surrogate pair, from JSON: counted as the replacement character it would become.
+            except (UnicodeEncodeError, TypeError):
+                # Half a surrogate pair, from JSON, for which one library raises the latter: counted as the
+                # replacement character it would become.
                 known = self._count(text.encode("utf-8", "replace").decode())
             self._known[text] = known
         return known
