@@ -63,7 +63,8 @@ def option_table() -> ModuleType:
 
 @pytest.fixture
 def in_readers_folder(tmp_path, monkeypatch) -> Path:
-    """A folder with the files that the README tells its reader to save."""
+    """A folder with the files that the README tells its reader to save, and the bundled recordings."""
+    (tmp_path / "datasets").symlink_to(ROOT / "datasets")
     for language in ("json", "toml"):
         for mark, text in fences(language):
             if mark.startswith("file: "):

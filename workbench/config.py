@@ -54,7 +54,7 @@ class CounterSettings(Settings):
     encoding: str = "o200k_base"
     """Encoding or model name for `tiktoken`. SUM-TOK-07."""
     scripts: ScriptRatios = ScriptRatios()
-    """Characters per token by script for `scripts`; `workbench calibrate` prints this table."""
+    """Characters per token by script for `scripts`; the command `calibrate` prints this table."""
 
     @model_validator(mode="after")
     def _has_a_ratio(self) -> Self:

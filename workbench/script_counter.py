@@ -84,7 +84,7 @@ def class_counts(text: str) -> tuple[int, ...]:
 
 
 class ScriptRatios(Settings):
-    """Characters per token for each class of characters; `workbench calibrate` fits them. WB-CAL-02."""
+    """Characters per token for each class of characters; the command `calibrate` fits them. WB-CAL-02."""
 
     han: float | None = Field(default=None, gt=0)
     """Chinese characters, Kanji and Hanja per token; none = `counter.runes_per_token`. WB-CAL-02."""

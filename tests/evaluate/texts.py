@@ -9,11 +9,39 @@ from workbench.recordings.types import Conversation
 from workbench.session.types import Event
 
 PIECES = {
-    "zh": ["订单还没有发货", "请帮我查一下物流", "您好，已经为您登记", "退款会在三天内到账", "这个地址不在配送范围", "谢谢，再见。"],
-    "ja": ["注文はまだ届いていません", "配送状況をご確認ください", "ありがとうございます。", "返金は三日以内です", "カードで払いました"],
-    "ko": ["주문이 아직 도착하지 않았어요", "배송 상태를 확인해 주세요", "감사합니다", "환불은 삼일 안에 됩니다", "카드로 결제했어요"],
-    "en": ["the order has not arrived yet", "please check where it is now", "thank you, that is all I need", "a refund takes three days"],
-    "code": ['{"order_id": "A-17", "state": "sent"}', 'result = query(id="B-2", limit=10)', "if (x[0] == y) { return f(x); }"],
+    "zh": [
+        "订单还没有发货",
+        "请帮我查一下物流",
+        "您好，已经为您登记",
+        "退款会在三天内到账",
+        "这个地址不在配送范围",
+        "谢谢，再见。",
+    ],
+    "ja": [
+        "注文はまだ届いていません",
+        "配送状況をご確認ください",
+        "ありがとうございます。",
+        "返金は三日以内です",
+        "カードで払いました",
+    ],
+    "ko": [
+        "주문이 아직 도착하지 않았어요",
+        "배송 상태를 확인해 주세요",
+        "감사합니다",
+        "환불은 삼일 안에 됩니다",
+        "카드로 결제했어요",
+    ],
+    "en": [
+        "the order has not arrived yet",
+        "please check where it is now",
+        "thank you, that is all I need",
+        "a refund takes three days",
+    ],
+    "code": [
+        '{"order_id": "A-17", "state": "sent"}',
+        'result = query(id="B-2", limit=10)',
+        "if (x[0] == y) { return f(x); }",
+    ],
     "digits": ["7731 2209 4415", "2026-03-02 09:12", "13800138000"],
 }
 
