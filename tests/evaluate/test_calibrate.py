@@ -201,6 +201,17 @@ def test_the_script_aware_counter_wins_on_mixed_text_and_cross_validation_says_s
     assert scripts.quantiles[-1] - scripts.quantiles[0] < (single.quantiles[-1] - single.quantiles[0]) / 2
 
 
+def test_errors_are_told_apart_by_script():
+    """WB-CAL-01, -02: right in sum, and wrong in opposite directions for Chinese and English."""
+    found = calibrate(conversations(40, kinds=("zh", "en")), BY_CLASS)
+    assert abs(found.errors[1].bias) < 0.05
+    assert found.errors_by_script["han"].bias < -0.25
+    assert found.errors_by_script["latin"].bias > 0.4
+    assert set(found.errors_by_script) == {"han", "latin"}
+    assert sum(one.messages for one in found.errors_by_script.values()) <= found.messages
+    assert found.errors[0].messages == found.messages
+
+
 def test_where_one_ratio_is_the_truth_the_script_aware_counter_does_not_win():
     """WB-CAL-02."""
     flat = Tokenizer("flat", "1", lambda text: max(round(len(text) / 2), 1))

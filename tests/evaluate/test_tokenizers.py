@@ -166,7 +166,7 @@ def test_a_missing_package_says_how_to_get_it(name, monkeypatch):
     with pytest.raises(ConfigError, match="isn't on this machine") as caught:
         tokenizer_named(name)
     assert caught.value.hint == EXTRA
-    finding = next(one for one in examine() if one.name.startswith(name))
+    finding = next(one for one in examine() if one.detail.startswith("for calibrate") and name in one.detail)
     assert (finding.found, finding.remedy) == (False, EXTRA)
 
 

@@ -66,6 +66,8 @@ class ErrorSpread:
     """Relative errors of one counter's estimates: -0.5 means that it saw half of the tokens."""
 
     counter: str
+    messages: int
+    """Messages (or windows) judged."""
     underestimated: float
     """Share of messages (or windows) that it underestimates."""
     bias: float
@@ -139,6 +141,8 @@ class Calibration:
     """Ratios at 0, 1, ..., 100 % of the messages (or windows)."""
     by_script: Mapping[str, ScriptRatio]
     errors: tuple[ErrorSpread, ...]
+    errors_by_script: Mapping[str, ErrorSpread]
+    """Of the single ratio, on messages (or windows) of which more than half is one class."""
     cross_validation: CrossValidation | None
     thresholds: tuple[ThresholdEffect, ...]
     warnings: tuple[str, ...]
@@ -172,7 +176,7 @@ class Calibration:
         low, high = self.interval
         return (
             f"Calibration({self.tokenizer}: {self.ratio:.3g} characters per token [{low:.3g}, {high:.3g}], "
-            f"safe {self.safe_ratio:g} at {self.quantile:.0%}, {self.messages:,} messages)"
+            f"safe {self.safe_ratio:g} at {100 * self.quantile:.0f} %, {self.messages:,} messages)"
         )
 
 
@@ -285,6 +289,7 @@ def _calibration(
         spread=tuple(float(value) for value in np.percentile(ratios, range(101))),
         by_script=by_script,
         errors=tuple(_spread(name, classes @ weight, tokens) for name, weight in counters.items()),
+        errors_by_script=_errors_by_script(classes, tokens, round(ratio, 3)),
         cross_validation=validation,
         thresholds=tuple(
             _effect(corpus, name, weight, threshold) for threshold in thresholds for name, weight in counters.items()
@@ -371,10 +376,22 @@ def _spread(name: str, expected: Floats, tokens: Ints) -> ErrorSpread:
     errors = estimates / tokens - 1
     return ErrorSpread(
         name,
+        len(tokens),
         float(np.mean(estimates < tokens)),
         float(estimates.sum() / tokens.sum() - 1),
         tuple(float(value) for value in np.quantile(errors, ERROR_SHARES)),
     )
+
+
+def _errors_by_script(classes: Ints, tokens: Ints, ratio: float) -> dict[str, ErrorSpread]:
+    """One ratio is wrong in opposite directions for different scripts, which sums hide; few messages say nothing."""
+    chars = classes.sum(axis=1)
+    found: dict[str, ErrorSpread] = {}
+    for i, name in enumerate(CLASSES):
+        mostly = classes[:, i] * 2 > chars
+        if mostly.sum() >= MIN_MESSAGES:
+            found[name] = _spread(f"ratio {ratio:.3g}", chars[mostly] / ratio, tokens[mostly])
+    return found
 
 
 def _cross_validation(corpus: Corpus, fitted: list[bool], *, resamples: int, seed: int) -> CrossValidation | None:
@@ -442,6 +459,6 @@ def _warnings(
         yield "the script-aware counter isn't cross-validated: too little data"
     elif validation.better == "scripts" and validation.scripts_error < 0.75 * validation.single_error:
         yield (
-            f"one ratio is off by {validation.single_error:.0%} per message, one per script by "
-            f"{validation.scripts_error:.0%}: take the script-aware counter"
+            f"one ratio is off by {100 * validation.single_error:.0f} % per message, one per script by "
+            f"{100 * validation.scripts_error:.0f} %: take the script-aware counter"
         )

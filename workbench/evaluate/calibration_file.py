@@ -101,6 +101,9 @@ def _from_values(values: Mapping[str, Any]) -> AnyCalibration:
         known["by_script"] = {
             name: ScriptRatio(**_complete(ScriptRatio, one)) for name, one in known["by_script"].items()
         }
+        known["errors_by_script"] = {
+            name: ErrorSpread(**_complete(ErrorSpread, one)) for name, one in (known["errors_by_script"] or {}).items()
+        }
         known["errors"] = tuple(ErrorSpread(**_complete(ErrorSpread, one)) for one in known["errors"])
         known["thresholds"] = tuple(
             ThresholdEffect(**_complete(ThresholdEffect, one)) for one in known["thresholds"] or ()

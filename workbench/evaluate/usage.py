@@ -7,6 +7,7 @@ neither the system prompt nor the schemas; those are fitted afterwards to the fi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
@@ -116,8 +117,6 @@ def calibrate_usage(
         NotEnoughDataError: too few calls with usage that follow one another.
     Source: WB-CAL-03.
     """
-    import hashlib
-
     import numpy as np
 
     if not 0 < quantile < 1:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from workbench.evaluate.calibrate import Calibration
+from workbench.evaluate.calibrate import Calibration, ErrorSpread
 from workbench.evaluate.drift import Drift
 from workbench.evaluate.firings import MovedFirings
 from workbench.evaluate.usage import UsageCalibration
@@ -90,12 +90,15 @@ def tables(calibration: Calibration) -> list[Table]:
         if one.chars
     ]
     found.append(Table("By script", ("script", "characters", "share", "per token", "95 % interval"), tuple(scripts)))
-    errors = [
-        (one.counter, percent(one.underestimated), *(_signed(value) for value in (one.bias, *one.quantiles)))
-        for one in calibration.errors
-    ]
     heads = ("counter", "too low", "in sum", "5 %", "25 %", "median", "75 %", "95 %")
-    found.append(Table(f"Errors of the estimates, by {judged}", heads, tuple(errors)))
+    errors = tuple((one.counter, *_errors(one)) for one in calibration.errors)
+    found.append(Table(f"Errors of the estimates, by {judged}", heads, errors))
+    if len(calibration.errors_by_script) > 1:
+        by_script = calibration.errors_by_script.items()
+        mostly = tuple((f"{SCRIPT_NAMES[name]} ({number(one.messages)})", *_errors(one)) for name, one in by_script)
+        found.append(
+            Table(f"Errors of the one ratio, on {judged} mostly of one script", ("script", *heads[1:]), mostly)
+        )
     reached = [one for one in calibration.thresholds if one.firings or one.real_firings]
     if reached:
         rows = [
@@ -218,6 +221,10 @@ def _text(blocks: Iterable[Sequence[str]]) -> str:
         "\n".join(line if "\n" in line else "\n".join(broken(line, LINE_WIDTH)) for line in block) for block in blocks
     ]
     return "\n\n".join(wrapped)
+
+
+def _errors(one: ErrorSpread) -> tuple[str, ...]:
+    return (percent(one.underestimated), *(_signed(value) for value in (one.bias, *one.quantiles)))
 
 
 def _ratio(value: float | None) -> str:
