@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from statistics import median
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from workbench.config import RunConfig
 from workbench.errors import ConfigError, NotEnoughDataError, RecordingError
 from workbench.evaluate.calibrate import MIN_MESSAGES, calibrate
 from workbench.evaluate.calibration_file import calibration_values, load_calibration, save_calibration
+from workbench.evaluate.fit import folds
 from workbench.evaluate.tokenizers import Tokenizer, tokenizer_named
 from workbench.model.types import Message
 from workbench.recordings import load_recordings
@@ -158,6 +160,35 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     assert hits >= 86
 
 
+def test_whole_conversations_are_drawn_because_their_messages_resemble_each_other():
+    """WB-CAL-01: the same messages, once sorted into conversations of one kind each and once dealt out at random."""
+    own = {"好": 0.5, "是": 1.0, "对": 2.0, "行": 3.0}
+    uneven = Tokenizer("uneven", "1", lambda text: round(len(text) / own[text[0]]))
+    said = [character * 24 for character in own for _ in range(60)]
+    sorted_in = [conversation(str(i), said[i * 12 : i * 12 + 12]) for i in range(20)]
+    dealt = Random(1).sample(said, len(said))
+    mixed = [conversation(str(i), dealt[i * 12 : i * 12 + 12]) for i in range(20)]
+    one, other = (calibrate(found, uneven, quantile=0.15, thresholds=()) for found in (sorted_in, mixed))
+    assert (one.ratio, one.median, one.safe_ratio) == (other.ratio, other.median, other.safe_ratio)
+
+    def width(pair):
+        return pair[1] - pair[0]
+
+    assert width(one.interval) > 2 * width(other.interval)
+    assert one.safe_interval == (0.5, 1.0), "in one draw of five at most three conversations are of the first kind"
+    assert other.safe_interval == (0.5, 0.5)
+
+
+def test_no_conversation_is_fitted_to_and_judged_on():
+    """WB-CAL-02."""
+    numbers = np.repeat(np.arange(30), 7)
+    parts = list(folds(numbers, 5, seed=3))
+    assert len(parts) == 5
+    assert sorted(np.concatenate([judged for _, judged in parts]).tolist()) == list(range(210))
+    for fitted, judged in parts:
+        assert not set(numbers[fitted].tolist()) & set(numbers[judged].tolist())
+
+
 def test_few_conversations_are_said_to_make_the_intervals_too_narrow():
     """WB-CAL-01."""
     found = calibrate(conversations(3), BY_CLASS)
@@ -249,6 +280,10 @@ def test_thresholds_say_how_late_each_counter_fires():
     default, fitted = effects["default 4"], effects["ratio 0.8"]
     assert (default.firings, default.real_firings, default.tokens_at_firing) == (1, 8, 230)
     assert (fitted.firings, fitted.tokens_at_firing, fitted.lateness) == (8, 50, pytest.approx(50 / 45))
+    parted = [conversation("a", ["订单还没有发货呢"] * 22), conversation("b", ["订单还没有发货呢"] * 18)]
+    effects = {one.counter: one for one in calibrate(parted, flat, thresholds=(45,), **CHEAP).thresholds}
+    assert effects["default 4"].firings == 0, "what was left of one conversation doesn't count in the next"
+    assert effects["ratio 0.8"].firings == effects["ratio 0.8"].real_firings == 4 + 3
     silent = calibrate(said, flat, thresholds=(1000,), **CHEAP).thresholds[0]
     assert (silent.firings, silent.real_firings, silent.tokens_at_firing, silent.lateness) == (0, 0, None, None)
 

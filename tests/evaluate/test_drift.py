@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evaluate.texts import conversations
+from tests.evaluate.texts import conversation, conversations
 from tests.replay.conftest import chat
 from workbench.config import RunConfig
 from workbench.errors import ConfigError, NotEnoughDataError
 from workbench.evaluate.calibrate import calibrate
 from workbench.evaluate.drift import drift
 from workbench.evaluate.firings import moved_firings
-from workbench.evaluate.tokenizers import tokenizer_named
+from workbench.evaluate.tokenizers import Tokenizer, tokenizer_named
 from workbench.recordings import load_recordings
 from workbench.replay.replay import replay
 from workbench.script_counter import ScriptTokenCounter
@@ -48,6 +48,23 @@ def test_it_warns_when_newer_recordings_disagree():
     english = drift(THEN, conversations(30, seed=1, kinds=("en",)))
     assert "earlier than meant" in english.warnings[0]
     assert english.underestimated == 0
+
+
+def test_what_chance_explains_is_no_warning():
+    """WB-CAL-05: 3 of 40 messages underestimated is more than 5 %, but says nothing yet; 30 of 400 does."""
+    dear = Tokenizer("dear", "1", lambda text: len(text) * (3 if text[0] == "贵" else 1) // 2)
+    plain = ["便宜" * 10] * 97 + ["贵" * 20] * 3
+    then = calibrate([conversation(str(i), plain[i::10]) for i in range(10)], dear)
+    assert then.safe_ratio == 2.0
+
+    def newer(times):
+        said = (["便宜" * 10] * 37 + ["贵" * 20] * 3) * times
+        return [conversation(str(i), said[i :: 10 * times]) for i in range(10 * times)]
+
+    few, many = (drift(then, newer(times), tokenizer=dear) for times in (1, 10))
+    assert few.underestimated == many.underestimated == 0.075
+    assert few.holds
+    assert any("the safe ratio 2 underestimates 8 %" in warning for warning in many.warnings)
 
 
 def test_it_warns_of_another_version_of_the_tokenizer():

@@ -102,7 +102,12 @@ def tiny_file(folder) -> str:
         "version": "1.0",
         "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0},
         "padding": None,
-        "added_tokens": [],
+        "added_tokens": [
+            {
+                "id": 1, "content": "[B]", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                "special": True,
+            }
+        ],
         "normalizer": None,
         "pre_tokenizer": None,
         "post_processor": {
@@ -127,6 +132,7 @@ def test_any_tokenizer_json_is_read(tmp_path):
         pytest.skip(f"the package tokenizers is missing: {EXTRA}")
     found = tokenizer_named(tiny_file(tmp_path))
     assert found.count("订单还没有发货") == 7
+    assert found.count("[B]") == 3
     assert found.version.startswith("sha256 ")
     calibration = calibrate(texts(40, kinds=("zh", "ja", "ko")), found, resamples=50)
     assert calibration.ratio == 1.0

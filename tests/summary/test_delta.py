@@ -354,6 +354,21 @@ def test_a_check_costs_the_same_for_any_history():
         assert temporary._events is None
 
 
+def test_a_counter_of_scripts_is_summed_too():
+    """SUM-TOK-09, WB-CAL-02: no list of events is made, and only new text is looked at."""
+    counter, looked_at = ScriptTokenCounter({"latin": 4.4}), []
+    units = counter.unit_counter.count_text
+    counter.unit_counter.count_text = lambda text: (looked_at.append(len(text)), units(text))[1]
+    live = session(numbered(500))
+    for _ in range(2):
+        looked_at.clear()
+        live.append(user("one more", id=f"n{live.end_position}", at=live.end_position, filter_key="app"))
+        temporary = delta_from(live)
+        assert delta_of(temporary, counts_head=False).tokens(EMPTY_CONTEXT, counter) > 1000
+        assert temporary._events is None
+    assert sum(looked_at) < 100
+
+
 def test_sums_of_trimmed_events_are_forgotten():
     """SUM-STO-06: a session that lives long and is trimmed keeps no trace of what is gone."""
     live = session()

@@ -102,7 +102,10 @@ def _warnings(then: Calibration, now: Calibration, underestimated: float, n_judg
     for name, new in now.by_script.items():
         old = then.by_script.get(name)
         if old is not None and abs(new.share - old.share) > _LEAST_SHIFT:
-            yield f"{name} is {100 * new.share:.0f} % of the characters, it was {100 * old.share:.0f} %: the mix of scripts has changed"
+            yield (
+                f"{name} is {100 * new.share:.0f} % of the characters, it was {100 * old.share:.0f} %: "
+                "the mix of scripts has changed"
+            )
     if then.tokenizer_version != now.tokenizer_version:
         yield f"measured with {now.tokenizer_version}, the file with {then.tokenizer_version}"
 

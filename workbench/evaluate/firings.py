@@ -81,8 +81,8 @@ def moved_firings(conversations: Iterable[Conversation], config: RunConfig, coun
 
 def _firings(conversation: Conversation, config: RunConfig, position: int) -> tuple[int, ...]:
     rows = replay_conversation(conversation, config, position=position).rows["checks"]
-    fired, call, path = _COLUMN["fired"], _COLUMN["call"], _COLUMN["path"]
-    return tuple(int(str(row[call])) for row in rows if row[fired] and row[path] != "copy")
+    fired, call = _COLUMN["fired"], _COLUMN["call"]
+    return tuple(int(str(row[call])) for row in rows if row[fired])
 
 
 def _counts_tokens(node: Any) -> bool:
