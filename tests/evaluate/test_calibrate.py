@@ -221,6 +221,15 @@ def test_a_script_with_too_little_text_has_a_reason_and_no_ratio():
     assert "hangul" not in long.counter("scripts")["scripts"]
 
 
+def test_a_class_with_too_little_text_does_not_bend_its_neighbours():
+    """WB-CAL-02: emoji cost a lot and have no ratio of their own; the Han characters beside them are still 1 each."""
+    dear = Tokenizer("dear", "1", lambda text: sum(3 if character == "👍" else 1 for character in text))
+    found = calibrate(["好的", "是", "对👍"] * 80, dear, **CHEAP)
+    assert found.by_script["emoji"].ratio is None
+    assert found.by_script["han"].ratio == pytest.approx(1.0, rel=0.05)
+    assert found.ratio < 0.8
+
+
 def test_the_script_aware_counter_wins_on_mixed_text_and_cross_validation_says_so():
     """WB-CAL-02."""
     found = calibrate(conversations(40, kinds=MIXED), BY_CLASS)

@@ -20,12 +20,12 @@ from workbench.evaluate.fit import (
     MIN_CLASS_MESSAGES,
     class_weights,
     draws,
-    fitted_classes,
     folds,
     group_sums,
     groups_of,
     interval,
     normal_sums,
+    reported_classes,
     rounded_down,
     safe_ratio,
     weighted_quantiles,
@@ -258,17 +258,17 @@ def _calibration(
     if safe <= 0:
         raise NotEnoughDataError("tokens per character that a divisor can express", have=0, need=1)
     ratios = np.sort(chars / tokens)
-    weights, fitted = _class_weights(corpus)
-    drawn = _Resampled(corpus, judged, fitted, quantile=quantile, resamples=resamples, seed=seed)
-    by_script = _by_script(corpus, weights, fitted, drawn)
+    weights, reported = _class_weights(corpus)
+    drawn = _Resampled(corpus, judged, reported, quantile=quantile, resamples=resamples, seed=seed)
+    by_script = _by_script(corpus, weights, reported, drawn)
     counters = {
         f"default {DEFAULT_RUNES_PER_TOKEN:g}": np.full(len(CLASSES), 1 / DEFAULT_RUNES_PER_TOKEN),
         f"ratio {ratio:.3g}": np.full(len(CLASSES), 1 / round(ratio, 3)),
         f"safe {safe:g}": np.full(len(CLASSES), 1 / safe),
     }
-    if any(fitted):
+    if any(reported):
         counters["scripts"] = weights
-    validation = _cross_validation(corpus, fitted, resamples=resamples, seed=seed)
+    validation = _cross_validation(corpus, reported, resamples=resamples, seed=seed)
     return Calibration(
         tokenizer=tokenizer.name,
         tokenizer_version=tokenizer.version,
@@ -301,14 +301,14 @@ def _calibration(
 
 
 def _class_weights(corpus: Corpus, places: Ints | None = None) -> tuple[Floats, list[bool]]:
-    """Tokens per character by class, and which classes were fitted."""
+    """Tokens per character by class, and which classes have enough text for one of their own."""
     classes = corpus.classes if places is None else corpus.classes[places]
     tokens = corpus.tokens if places is None else corpus.tokens[places]
-    fitted = fitted_classes(classes)
+    reported = reported_classes(classes)
     overall = float(tokens.sum() / classes.sum())
     matrix, right = normal_sums(classes, tokens, overall)
-    weights = class_weights(matrix.sum(axis=0), right.sum(axis=0), classes.sum(axis=0), float(tokens.sum()), fitted)
-    return weights, fitted
+    weights = class_weights(matrix.sum(axis=0), right.sum(axis=0), classes.sum(axis=0), float(tokens.sum()), reported)
+    return weights, reported
 
 
 class _Resampled:
@@ -318,7 +318,7 @@ class _Resampled:
         self,
         corpus: Corpus,
         judged: tuple[Ints, Ints, Ints],
-        fitted: list[bool],
+        reported: list[bool],
         *,
         quantile: float,
         resamples: int,
@@ -347,17 +347,16 @@ class _Resampled:
                 middle, safe = weighted_quantiles(ordered, weights, (0.5, quantile))
                 self.median.append(middle)
                 self.safe.append(rounded_down(safe))
-            drawn = [own and bool(chars) for own, chars in zip(fitted, n_chars, strict=True)]
-            self.by_class.append(class_weights(system, side, n_chars, float(n_tokens), drawn))
+            self.by_class.append(class_weights(system, side, n_chars, float(n_tokens), reported))
 
 
-def _by_script(corpus: Corpus, weights: Floats, fitted: list[bool], drawn: _Resampled) -> dict[str, ScriptRatio]:
+def _by_script(corpus: Corpus, weights: Floats, reported: list[bool], drawn: _Resampled) -> dict[str, ScriptRatio]:
     chars = corpus.classes.sum(axis=0)
     n_messages = (corpus.classes > 0).sum(axis=0)
     found: dict[str, ScriptRatio] = {}
     for i, name in enumerate(CLASSES):
         n_chars, share = int(chars[i]), float(chars[i] / chars.sum())
-        if fitted[i]:
+        if reported[i]:
             low, high = interval([1 / float(one[i]) for one in drawn.by_class])
             found[name] = ScriptRatio(n_chars, share, 1 / float(weights[i]), (low, high))
             continue
@@ -394,11 +393,11 @@ def _errors_by_script(classes: Ints, tokens: Ints, ratio: float) -> dict[str, Er
     return found
 
 
-def _cross_validation(corpus: Corpus, fitted: list[bool], *, resamples: int, seed: int) -> CrossValidation | None:
+def _cross_validation(corpus: Corpus, reported: list[bool], *, resamples: int, seed: int) -> CrossValidation | None:
     """None when there is too little to fit on one part and judge on another, or nothing to compare."""
     import numpy as np
 
-    if not any(fitted) or len(corpus) < MIN_CROSS_VALIDATION_MESSAGES:
+    if not any(reported) or len(corpus) < MIN_CROSS_VALIDATION_MESSAGES:
         return None
     errors = np.zeros((len(corpus), 2))
     for fit_on, judge_on in folds(corpus.conversation, _N_FOLDS, seed=seed):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MIN_CLASS_CHARS = 200
 MIN_CLASS_MESSAGES = 10
 _MAX_GROUPS = 2000
-_PRIOR_TOKENS = 20.0
+_PRIOR_TOKENS = 5.0
 """How many tokens' worth of evidence say that a class has the ratio of the whole: keeps classes that always come
 together from being told apart by chance."""
 _MIN_WEIGHT = 0.02
@@ -40,7 +40,7 @@ def safe_ratio(chars: Ints, tokens: Ints, quantile: float) -> float:
     return ratio
 
 
-def fitted_classes(classes: Ints) -> list[bool]:
+def reported_classes(classes: Ints) -> list[bool]:
     """Which classes have enough characters in enough messages for a ratio of their own."""
     enough = (classes.sum(axis=0) >= MIN_CLASS_CHARS) & ((classes > 0).sum(axis=0) >= MIN_CLASS_MESSAGES)
     return [bool(one) for one in enough]
@@ -55,23 +55,26 @@ def normal_sums(classes: Ints, tokens: Ints, weight: float) -> tuple[Floats, Flo
     return n[:, :, None] * n[:, None, :] * scale[:, None, None], n * (tokens * scale)[:, None]
 
 
-def class_weights(matrix: Floats, right: Floats, chars: Floats, tokens: float, fitted: list[bool]) -> Floats:
+def class_weights(matrix: Floats, right: Floats, chars: Floats, tokens: float, reported: list[bool]) -> Floats:
     """Tokens per character by class: least squares, none too small, scaled so that all tokens are accounted for.
 
+    All classes are fitted together, so that a rare one doesn't bend its neighbours.
+
     Args:
-        chars: Characters by class, for the scaling.
-        fitted: Classes with a weight of their own; the others have that of the whole.
+        chars: Characters by class; one without any has the weight of the whole.
+        reported: Classes that keep their own weight; the others then get that of the whole.
     """
     import numpy as np
 
     overall = tokens / chars.sum()
     weights = np.full(len(CLASSES), overall)
-    free = [i for i, is_fitted in enumerate(fitted) if is_fitted]
-    known = [i for i, is_fitted in enumerate(fitted) if not is_fitted]
+    prior = _PRIOR_TOKENS / overall**2
+    present = chars > 0
+    free = [i for i, is_present in enumerate(present) if is_present]
+    fixed: list[int] = []
     while free:
-        prior = _PRIOR_TOKENS / overall
         system = matrix[np.ix_(free, free)] + prior * np.eye(len(free))
-        rest = right[free] - matrix[np.ix_(free, known)] @ weights[known] + prior * overall
+        rest = right[free] - matrix[np.ix_(free, fixed)] @ weights[fixed] + prior * overall
         found = np.linalg.solve(system, rest)
         too_small = [i for i, value in zip(free, found, strict=True) if value < _MIN_WEIGHT]
         if not too_small:
@@ -79,12 +82,9 @@ def class_weights(matrix: Floats, right: Floats, chars: Floats, tokens: float, f
             break
         weights[too_small] = _MIN_WEIGHT
         free = [i for i in free if i not in too_small]
-        known += too_small
-    own = np.array(fitted)
-    explained = float(chars[own] @ weights[own])
-    if explained > 0:
-        weights[own] *= max(tokens - float(chars[~own] @ weights[~own]), _MIN_WEIGHT * explained) / explained
-    return weights
+        fixed += too_small
+    weights[present] *= tokens / float(chars @ weights)
+    return np.where(reported, weights, overall)
 
 
 def groups_of(conversation: Ints, *, seed: int) -> tuple[Ints, str]:
