@@ -2,6 +2,7 @@
 
 In: arguments. Out: a table on stdout (or one JSON object with `--json`), progress on stderr, and an exit
 code: 0 fine, 2 configuration, 3 input, 4 store, 5 model, 1 anything else, 130 interrupted. Implements WB-CLI.
+The module is long but one thing: two short functions per command, its options and its call.
 """
 
 from __future__ import annotations
