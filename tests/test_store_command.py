@@ -94,14 +94,14 @@ def test_check_tells_of_damage_and_what_is_left(here: Path, capsys: pytest.Captu
     damage(here)
     before = {file.name: file.read_bytes() for file in here.iterdir()}
     code, found = run_json(capsys, "store", "check", "x.duckdb")
-    assert (code, found["is_sound"], found["events"], found["losses"]) == (4, False, 0, [])
+    assert (code, found["is_sound"], found["events"], found["losses"]) == (4, False, None, [])
     assert len(found["problems"]) == 1
     assert DAMAGE in found["problems"][0]
     code, found = run_json(capsys, "store", "check", "x.duckdb", "--accept-loss")
     assert (code, found["is_sound"], found["events"], len(found["losses"])) == (4, False, 2, 1)
     assert found["problems"] == found["losses"]
     code, out, err = run(capsys, "store", "check", "x.duckdb", "--accept-loss")
-    assert (code, out.splitlines()[-1]) == (4, "1 problems")
+    assert (code, out.splitlines()[-1]) == (4, "1 problem")
     assert err == f"missing: {here / 'x.duckdb'}: {DAMAGE}\n"
     assert {file.name: file.read_bytes() for file in here.iterdir()} == before
 
@@ -152,6 +152,27 @@ def test_the_file_itself_goes_on_without_what_is_damaged(
     assert [DAMAGE in loss for loss in found["losses"]] == [True]
     assert check("x.duckdb").is_sound
     assert any("journal.broken-" in file.name for file in here.iterdir())
+
+
+def test_a_file_that_duckdb_can_not_read_is_one_sentence(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """REL-05: accepted or not, and about the file itself, not about a copy of it."""
+    data = (here / "x.duckdb").read_bytes()
+    (here / "x.duckdb").write_bytes(data[:9000] + b"x" * 300 + data[9300:])
+    code, out, err = run(capsys, "store", "check", "x.duckdb")
+    assert (code, out) == (4, "1 problem\n")
+    assert err.startswith(f"problem: {here / 'x.duckdb'}: ")
+    commands = (
+        ("store", "copy", "x.duckdb", "left.duckdb", "--accept-loss"),
+        ("store", "vacuum", "x.duckdb", "--accept-loss"),
+        ("import", "x.duckdb"),
+    )
+    for command in commands:
+        code, out, err = run(capsys, *command)
+        assert (code, out) == (3 if command[0] == "import" else 4, "")
+        assert len(err.splitlines()) == 1
+        assert "x.duckdb: " in err
+        assert ".left.duckdb-" not in err
+    assert sorted(file.name for file in here.iterdir()) == ["x.duckdb", "x.duckdb.journal"]
 
 
 def test_vacuum_and_migrate_say_what_they_did(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

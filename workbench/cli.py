@@ -435,7 +435,7 @@ def _told_once(name: str) -> Iterator[None]:
 
 
 def _store_report(report: StoreReport, options: argparse.Namespace) -> int:
-    figures = {
+    figures: dict[str, int | None] = {
         "version": report.version,
         "sessions": report.n_sessions,
         "deleted_sessions": report.n_deleted_sessions,
@@ -444,18 +444,22 @@ def _store_report(report: StoreReport, options: argparse.Namespace) -> int:
         "changes": report.sequence,
         "waiting_changes": report.n_waiting_changes,
     }
+    if not report.version:  # it couldn't be opened
+        figures = dict.fromkeys(figures)
     if options.json:
         facts = {"path": str(report.path), "is_sound": report.is_sound, **figures, "settings": dict(report.settings)}
         _print_json({**facts, "problems": list(report.problems), "losses": list(report.losses)})
     else:
         for name, figure in figures.items():
-            print(f"{name.replace('_', ' '):18}{figure:>12,}")
+            if figure is not None:
+                print(f"{name.replace('_', ' '):18}{figure:>12,}")
         for name, value in report.settings:
             print(f"setting {name} = {_plain(value)}")
         for problem in report.problems:
             kind = "missing" if problem in report.losses else "problem"
             print(f"{kind}: {_plain(problem)}", file=sys.stderr)
-        print("sound" if report.is_sound else f"{len(report.problems)} problems")
+        n_problems = len(report.problems)
+        print("sound" if report.is_sound else f"{n_problems} problem{'s' if n_problems > 1 else ''}")
     return 0 if report.is_sound else StoreError.exit_code
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from workbench.agent.flow import SentRequest
 from workbench.agent.runner import Runner, RunOptions
-from workbench.agent.tools import FunctionTool
+from workbench.agent.tools import FunctionTool, LocalTools
 from workbench.build import billing_counter, build_agent, build_summarizer
 from workbench.clock import FixedClock
 from workbench.config import RunConfig
@@ -76,10 +76,8 @@ class Shop:
             name="support",
             instruction=INSTRUCTION,
             tool_specs=[tool.spec for tool in self.tools],
-            tool_executor=None,
+            tool_executor=LocalTools(self.tools),
         )
-        object.__setattr__(agent, "tools", self.tools)
-        object.__setattr__(agent, "tool_specs", ())
         self.runner = Runner(
             app_name="shop",
             agent=agent,

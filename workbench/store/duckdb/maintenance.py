@@ -253,7 +253,11 @@ def copy(path: str | Path, target: str | Path, *, accept_loss: bool = False) -> 
     with TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as folder:
         twin = Path(folder) / target.name
         snapshot(path, twin, accept_loss=accept_loss)
-        store = DuckDBStore(twin, accept_loss=accept_loss)
+        try:
+            store = DuckDBStore(twin, accept_loss=accept_loss)
+        except StoreCorruptError as error:
+            text = str(error).replace(str(twin), str(path))
+            raise StoreCorruptError(text, path=path, part=error.part, hint=error.hint) from error
         store.close_now()
         journal_path(twin).replace(journal_path(target))
         twin.replace(target)
