@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from workbench.agent.flow import SentRequest
+from workbench.agent.flow import InvocationState, SentRequest
 from workbench.agent.runner import Runner, RunOptions
 from workbench.agent.tools import FunctionTool, LocalTools
 from workbench.build import billing_counter, build_agent, build_summarizer
+from workbench.call import CallContext
 from workbench.clock import FixedClock
 from workbench.config import RunConfig
 from workbench.model.chat_wire import BodyForm, chat_body
+from workbench.model.client import Model
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
-from workbench.model.types import Request, ToolCall, Usage
+from workbench.model.types import Request, Response, ToolCall, Usage
 from workbench.recordings import Recordings, load_recordings, write_recording
 from workbench.replay.conversation import replay_conversation
 from workbench.replay.sources import summary_model
@@ -53,17 +55,35 @@ def text(seed: random.Random, n_words: int) -> str:
     return " ".join(seed.choice(WORDS) for _ in range(n_words))
 
 
+class Waiting:
+    """A summary model that answers when it may."""
+
+    def __init__(self, model: Model, may_answer: asyncio.Event) -> None:
+        self._model, self._may_answer = model, may_answer
+        self.name, self.context_window = model.name, model.context_window
+
+    async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        await self._may_answer.wait()
+        async for response in self._model.generate(ctx, request):
+            yield response
+
+
 class Shop:
     """An application with sessions of its own, and everything it sent to its model."""
 
-    def __init__(self, path: Path, config: RunConfig, seed: int, *, filter_key: str = "") -> None:
+    def __init__(
+        self, path: Path, config: RunConfig, seed: int, *, filter_key: str = "", is_late: bool = False
+    ) -> None:
         self.config, self.random = config, random.Random(seed)
         self.clock = FixedClock(START_NS)
         self.sent: dict[str, list[bytes]] = {}
         self.filter_key = filter_key
+        self.is_late = is_late
+        self.may_summarize = asyncio.Event()
+        source = Waiting(summary_model(config, billing_counter(config)), self.may_summarize)
         self.service = DuckDBSessionService(
             path,
-            summarizer=build_summarizer(config, summary_model(config, billing_counter(config)), clock=self.clock),
+            summarizer=build_summarizer(config, source, clock=self.clock),
             clock=self.clock,
             profile=config.engine_profile,
             session_event_limit=config.service.event_limit,
@@ -85,9 +105,15 @@ class Shop:
             clock=self.clock,
             profile=config.engine_profile,
             on_request=self.note,
-            before_step=lambda state: self.service.wait_for_summaries(),
+            before_step=self.before_step,
         )
         self.left = 0
+
+    async def before_step(self, state: InvocationState) -> None:
+        if not self.is_late:
+            await self.service.wait_for_summaries()
+        for _ in range(20):  # a model takes its time: whatever can begin meanwhile has begun
+            await asyncio.sleep(0)
 
     def pause(self, seconds: float) -> None:
         self.clock.advance(timedelta(seconds=seconds))
@@ -130,10 +156,15 @@ class Shop:
         for _ in range(n_requests):
             self.left = self.random.choice([0, 0, 1, 4])
             options = RunOptions(event_filter_key=self.filter_key)
+            if self.is_late:
+                self.may_summarize.clear()
+            else:
+                self.may_summarize.set()
             async for _ in self.runner.run(user, session, text(self.random, self.random.randrange(2, 40)), options):
                 pass
+            self.may_summarize.set()
             await self.service.wait_for_summaries()
-            self.pause(self.random.choice([5, 60, 900]))
+            self.pause(self.random.choice([5, 60, 900]) if not self.is_late else 3600)
 
 
 def wire(request: Request) -> bytes:
@@ -240,6 +271,16 @@ def run_shop(path: Path, config: RunConfig, seed: int, **options: Any) -> Shop:
         return shop
 
     return asyncio.run(main())
+
+
+def test_summaries_that_come_late_come_late_again(tmp_path: Path) -> None:
+    """WB-RPL-08: calls until then carried the old history; `latency_s` says for how long."""
+    config = RunConfig(**CONFIGS["events-extractive"])
+    path = tmp_path / "sessions.duckdb"
+    shop = run_shop(path, config, seed=5, is_late=True)
+    recordings = load_recordings(path, instruction=INSTRUCTION, tools=shop.tools)
+    assert replayed(recordings, config.replace(**{"summaries.latency_s": 50.0})) == shop.sent
+    assert replayed(recordings, config) != shop.sent  # finished at once, they are in earlier calls
 
 
 def test_a_branch_a_restart_and_a_native_file_change_nothing(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_check_survives_a_file_that_kills_its_reader(tmp_path: Path, monkeypat
         patch.setattr(sys, "executable", str(killer))
         assert check(store.path).problems == ("reading the file ended its process (exit code -9)",)
         killer.write_text("#!/bin/sh\nexec sleep 60\n")
-        assert check(store.path, timeout_s=0.2).problems == ("checking took longer than 0 s",)
+        assert check(store.path, timeout_s=0.2).problems == ("reading the file took longer than 0 s",)
     assert check(store.path).is_sound
 
 
