@@ -40,7 +40,7 @@ ORDER = (
     ("evaluate",),
     ("report",),
     ("export",),
-    ("conformance", "demo", "doctor"),
+    ("conformance", "demo", "doctor", "selftest"),
     ("cli",),
 )
 LEVEL = {part: level for level, parts in enumerate(ORDER) for part in parts}

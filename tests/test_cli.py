@@ -331,7 +331,18 @@ def test_doctor_names_what_is_missing_with_the_command_that_brings_it(capsys: py
 
 
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("demo", "import", "replay", "sql", "report", "config", "store", "conformance", "doctor"):
+    for command in (
+        "demo",
+        "import",
+        "replay",
+        "sql",
+        "report",
+        "config",
+        "store",
+        "conformance",
+        "doctor",
+        "selftest",
+    ):
         with pytest.raises(SystemExit) as ended:
             main([command, "--help"])
         assert ended.value.code == 0

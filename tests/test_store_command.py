@@ -10,8 +10,8 @@ from typing import Any
 
 import duckdb
 import pytest
-
 from tests.store.files import KEY, append, as_after_a_crash, create, event_of, fill, new_store
+
 from workbench.cli import main
 from workbench.session.types import SessionKey
 from workbench.store.duckdb.journal import journal_path

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.model.fake_server import FakeServer
+from workbench.selftest.fake_server import FakeServer
 
 
 @pytest.fixture(scope="session")

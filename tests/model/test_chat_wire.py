@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.model.fake_server import TEXT, chunk, end_events, event, text_events, whole
 from workbench.errors import ModelError, ModelStreamError
 from workbench.model.call_faults import Censor, Faults
 from workbench.model.chat_wire import MAX_BODY_BYTES, MAX_LINE_BYTES, StreamedAnswer, WholeAnswer, usage_of
 from workbench.model.types import Message, Response, ToolCall, Usage
+from workbench.selftest.fake_server import TEXT, chunk, end_events, event, text_events, whole
 
 CALLS = b"".join(
     event(chunk({"tool_calls": [piece]}))

@@ -10,8 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.model.fake_server import CONTEXT_LENGTH_WORDINGS, ECHOES, FAULTS, ODDITIES, TEXT, FakeServer, saying
-from tests.model.faulty import (
+from tests.service.helpers import say, session_with
+from workbench.agent.agent import LLMAgent
+from workbench.agent.runner import Runner
+from workbench.agent.tools import FunctionTool
+from workbench.call import EMPTY_CONTEXT
+from workbench.context.settings import AgentSettings
+from workbench.errors import EmptySummaryError, SummaryError, SummaryModelError
+from workbench.model.cassette import Cassette, CassetteModel
+from workbench.model.scripted import ScriptedAnswer, ScriptedModel
+from workbench.model.types import Message, Request, ToolCall
+from workbench.selftest.fake_server import CONTEXT_LENGTH_WORDINGS, ECHOES, FAULTS, ODDITIES, TEXT, FakeServer, saying
+from workbench.selftest.faulty_model import (
     CANARY_FIELD,
     CANARY_HEADER,
     CANARY_KEY,
@@ -23,16 +33,6 @@ from tests.model.faulty import (
     faulty,
     model_of,
 )
-from tests.service.helpers import say, session_with
-from workbench.agent.agent import LLMAgent
-from workbench.agent.runner import Runner
-from workbench.agent.tools import FunctionTool
-from workbench.call import EMPTY_CONTEXT
-from workbench.context.settings import AgentSettings
-from workbench.errors import EmptySummaryError, SummaryError, SummaryModelError
-from workbench.model.cassette import Cassette, CassetteModel
-from workbench.model.scripted import ScriptedAnswer, ScriptedModel
-from workbench.model.types import Message, Request, ToolCall
 from workbench.service.service import SessionService
 from workbench.service.settings import ServiceSettings
 from workbench.session.types import SessionKey

@@ -18,7 +18,21 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from tests.model.fake_server import (
+from workbench.call import EMPTY_CONTEXT
+from workbench.errors import (
+    ConfigError,
+    ContextLengthError,
+    ModelAuthError,
+    ModelCallForbiddenError,
+    ModelError,
+    ModelStreamError,
+    ModelTimeoutError,
+    RateLimitError,
+)
+from workbench.model.client import BudgetedModel
+from workbench.model.openai import OpenAIModel
+from workbench.model.types import ContentPart, GenerationConfig, Message, Request, Response, ToolCall, ToolSpec, Usage
+from workbench.selftest.fake_server import (
     CONTEXT_LENGTH_WORDINGS,
     ECHOES,
     FAULTS,
@@ -35,7 +49,7 @@ from tests.model.fake_server import (
     text_events,
     whole,
 )
-from tests.model.faulty import (
+from workbench.selftest.faulty_model import (
     ASK,
     CANARY_FIELD,
     CANARY_HEADER,
@@ -50,20 +64,6 @@ from tests.model.faulty import (
     model_of,
     responses_of,
 )
-from workbench.call import EMPTY_CONTEXT
-from workbench.errors import (
-    ConfigError,
-    ContextLengthError,
-    ModelAuthError,
-    ModelCallForbiddenError,
-    ModelError,
-    ModelStreamError,
-    ModelTimeoutError,
-    RateLimitError,
-)
-from workbench.model.client import BudgetedModel
-from workbench.model.openai import OpenAIModel
-from workbench.model.types import ContentPart, GenerationConfig, Message, Request, Response, ToolCall, ToolSpec, Usage
 
 ROOT = Path(__file__).resolve().parents[2]
 

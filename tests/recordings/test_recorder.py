@@ -16,12 +16,12 @@ from typing import Any
 import openai
 import pytest
 
-from tests.model.fake_server import FakeServer, right
 from workbench.clock import FixedClock
 from workbench.errors import RecordingError
 from workbench.recordings import load_recordings
 from workbench.recordings.recorder import record
 from workbench.recordings.types import Conversation
+from workbench.selftest.fake_server import FakeServer, right
 
 KEY = "sk-canary-4711"
 

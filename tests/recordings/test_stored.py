@@ -11,9 +11,9 @@ from typing import Any
 
 import duckdb
 import pytest
+from tests.store.files import KEY, START_NS, append, as_after_a_crash, create, event_of, new_store
 
 from tests.recordings.files import chat_line
-from tests.store.files import KEY, START_NS, append, as_after_a_crash, create, event_of, new_store
 from workbench.clock import FixedClock
 from workbench.errors import ConfigError, RecordingError
 from workbench.model.types import Choice, Message, Response, ToolCall, ToolSpec, Usage, response_of

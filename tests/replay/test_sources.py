@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.model.fake_server import FAULTS, FakeServer, answers, refusal, saying
 from tests.replay.conftest import chat, summarising
 from workbench.build import billing_counter
 from workbench.cli import main
@@ -24,6 +23,7 @@ from workbench.replay.replay import replay
 from workbench.replay.runs import Run
 from workbench.replay.sources import SUMMARY_SOURCE_VERSION, source_version, summary_model
 from workbench.replay.trace import TABLES
+from workbench.selftest.fake_server import FAULTS, FakeServer, answers, refusal, saying
 
 CANARY = "sk-canary-0000-Zq8vTnWk3xYb7"
 

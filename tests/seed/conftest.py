@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.model.fake_server import FakeServer
 from tools import seed_table
+from workbench.selftest.fake_server import FakeServer
 
 
 @pytest.fixture

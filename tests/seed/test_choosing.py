@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 import workbench as wb
-from tests.model.fake_server import saying
 from tests.seed.scenes import USER, ask, fires, prompt_of, run, runner_of, said, stored, summary_of, talk
 from workbench.call import EMPTY_CONTEXT
 from workbench.errors import NoSummarizerResolvedError, SummaryError
 from workbench.model.windows import lookup_model_context_window, model_windows_restored
+from workbench.selftest.fake_server import saying
 from workbench.summary.checkers import check_event_threshold, check_time_threshold, check_token_threshold
 from workbench.summary.context import context_with_run_model
 from workbench.summary.report import Report

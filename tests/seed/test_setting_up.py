@@ -6,7 +6,6 @@ import asyncio
 from datetime import timedelta
 
 import workbench as wb
-from tests.model.fake_server import saying
 from tests.seed.scenes import (
     SESSION,
     USER,
@@ -24,6 +23,7 @@ from tests.seed.scenes import (
     with_tools,
 )
 from workbench.context.settings import AgentSettings
+from workbench.selftest.fake_server import saying
 from workbench.summary.checkers import check_event_threshold, check_time_threshold, check_token_threshold
 
 

@@ -11,16 +11,27 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.store.files import KEY, START_NS, append, as_after_a_crash, create, event_of, fill, ids_in, new_store
 from workbench.clock import FixedClock
 from workbench.errors import StoreCorruptError, StoreError, StoreLockedError, StoreVersionError
+from workbench.selftest import damage, versions
+from workbench.selftest.store_files import (
+    KEY,
+    START_NS,
+    append,
+    as_after_a_crash,
+    create,
+    event_of,
+    fill,
+    ids_in,
+    new_store,
+)
+from workbench.selftest.versions import STORES
 from workbench.session.types import SessionKey, Summary, SummaryBoundary, UserKey
 from workbench.store.duckdb import live, schema
 from workbench.store.duckdb.journal import journal_path
-from workbench.store.duckdb.maintenance import check, copy, migrate, vacuum
+from workbench.store.duckdb.maintenance import check, copy, vacuum
 from workbench.store.duckdb.store import DuckDBStore
 
-STORES = Path(__file__).resolve().parent.parent / "stores"
 OTHER = SessionKey("app", "user", "other")
 
 
@@ -205,36 +216,17 @@ def test_a_vacuum_removes_deleted_sessions_for_good_and_keeps_the_rest(tmp_path:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.duckdb", "x.duckdb.journal"]
 
 
-def unpacked(folder: Path, version: int) -> Path:
-    """The kept store of a schema version: closed never, so that part of it is in the journal only."""
-    path = folder / "old.duckdb"
-    path.write_bytes(gzip.decompress((STORES / f"v{version}.duckdb.gz").read_bytes()))
-    shutil.copy(STORES / f"v{version}.duckdb.journal", journal_path(path))
-    return path
-
-
-@pytest.mark.parametrize("version", range(1, schema.NEWEST_VERSION + 1))
-def test_the_kept_store_of_every_version_opens(version: int, tmp_path: Path) -> None:
+def test_the_kept_store_of_every_version_opens(tmp_path: Path) -> None:
     """REL-14: made by that version, with changes that stand in the journal only."""
-    path = unpacked(tmp_path, version)
-    assert check(path, in_child=False).is_sound
-    assert migrate(path) == (version, schema.NEWEST_VERSION, ())
+    tally = versions.kept_stores(tmp_path, n=schema.NEWEST_VERSION, seed=1)
+    assert (tally.n, tally.examples) == (schema.NEWEST_VERSION, [])
+    assert {path.name.split(".")[0] for path in STORES.iterdir()} == {f"v{n + 1}" for n in range(schema.NEWEST_VERSION)}
 
-    async def main() -> None:
-        store, user = DuckDBStore(path), UserKey("app", "user")
-        session = await store.load(KEY, now_ns=START_NS)
-        assert session is not None
-        assert [event.id for event in session.events] == [f"e{n}" for n in range(6)]
-        assert session.events[5] == event_of(5, extensions={"half": "\ud800"}, state_delta={"k": b"\x00\xff"})
-        assert session.state == {"k": b"\x00\xff"}
-        assert session.summaries == {"app/x": Summary("kept", 5, SummaryBoundary("app/x", 5, "e3"), ("topic",))}
-        assert [one.id for one in await store.list_sessions(user, now_ns=START_NS)] == ["s"]
-        assert await store.app_state("app", now_ns=START_NS) == {"a": b"1"}
-        assert await store.user_state(user, now_ns=START_NS) == {"u": None}
-        await store.close()
 
-    run(main())
-    assert check(path).is_sound
+def test_files_and_journals_of_newer_releases_are_refused(tmp_path: Path) -> None:
+    """REL-14."""
+    tally = versions.newer_stores(tmp_path, n=2, seed=1)
+    assert (tally.n, tally.examples) == (2, [])
 
 
 async def make_kept_store(folder: Path) -> None:
@@ -284,24 +276,12 @@ def test_a_migration_is_whole_or_absent_and_remembered(tmp_path: Path, monkeypat
 # --- other files -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b"plain text, long enough to have a byte at place eight", "another kind of file"),
-        (b"SQLite format 3\x00" + bytes(100), "is a SQLite file"),
-        (b"12345678DUCK" + bytes(20_000), "x.duckdb"),
-    ],
-    ids=["empty", "text", "sqlite", "pretends"],
-)
-def test_other_files_are_refused_and_left_alone(content: bytes, message: str, tmp_path: Path) -> None:
+def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     """SEC-03, M6, B38: before DuckDB sees them, so that it looks for no extension."""
-    path = tmp_path / "x.duckdb"
-    path.write_bytes(content)
-    with pytest.raises(StoreCorruptError, match=message):
-        DuckDBStore(path)
-    assert path.read_bytes() == content
-    assert [file.name for file in tmp_path.iterdir()] == ["x.duckdb"]
+    tally = damage.foreign_files(tmp_path, n=8, seed=1)
+    assert (tally.n, tally.examples) == (8, [])
+    with pytest.raises(StoreCorruptError, match="is a SQLite file"):
+        DuckDBStore(tmp_path / "foreign" / "a SQLite file.duckdb")
 
 
 def test_folders_foreign_databases_and_missing_places_are_told(tmp_path: Path) -> None:

@@ -10,33 +10,21 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.store.driver import APPS, TEXTS, USERS, Driver, result_of, whole
-from tests.store.files import KEY, START_NS, append, create, event_of, fill, ids_in, new_store
 from workbench.errors import (
     ConfigError,
     SessionExistsError,
-    SessionNotFoundError,
     StoreClosedError,
-    StoreCorruptError,
     StoreError,
 )
+from workbench.selftest import damage, engine, operations, writers
+from workbench.selftest.engine import PAYLOADS
+from workbench.selftest.operations import APPS, TEXTS, USERS
+from workbench.selftest.store_files import KEY, START_NS, append, create, event_of, fill, ids_in, new_store
+from workbench.selftest.tally import Tally
 from workbench.session.types import Session, SessionKey, Summary, SummaryBoundary, UserKey
 from workbench.store.duckdb import live
 from workbench.store.duckdb.codec import column_text, text_of_column
 from workbench.store.duckdb.store import DuckDBStore
-from workbench.store.memory import InMemoryStore
-
-PACKAGE = Path(live.__file__).parent
-
-PAYLOADS = [
-    *("'", '"', "''", "\\", "\\'", "%", "_", "*", "?", ":", "$1", "{}", "{0}", "%s", ";", "--", "/* */", "#"),
-    *("' OR '1'='1", '" OR ""="', "'; DROP TABLE session_states; --", "1; DELETE FROM session_events", "') OR ('1'='1"),
-    *("' UNION SELECT * FROM store_info --", "x' AND 1=0 UNION SELECT 1,2,3 --", "'; ATTACH 'x.db'; --"),
-    *("'; COPY session_events TO 'out.csv'; --", "'; INSTALL httpfs; --", "read_csv('a')", "'||version()||'", "${x}"),
-    *("a\x00b", "\x00", "\x00json:", '\x00json:"a"', "\ud800", "\udfff\ud800", "a\ud83d", "\ufeff", "\u2028", "\u202e"),
-    *("\r\n", "\n", "\t", " ", "  s  ", "e\u0301", "\u00e9", "ＳＥＬＥＣＴ", "𝕊", "😀", "汉字", "日本語", "한국어"),
-    *("NULL", "null", "None", "0", "-1", "1e309", "true", "x" * 300, "../../etc/passwd", "C:\\x", "s", "S"),
-]
 
 
 def run(work: Any) -> Any:
@@ -46,74 +34,29 @@ def run(work: Any) -> Any:
 # --- the same as memory ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_two_thousand_random_operations_answer_as_in_memory(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """REL-01, SUM-STO-05, SUM-STO-11, SUM-STO-12, SUM-STO-13: with closing and opening, and caches far too small."""
-    monkeypatch.setattr(live, "BATCH_CHANGES", 30)
-    monkeypatch.setattr(live, "MAX_CACHED_EVENTS", 60)
-    monkeypatch.setattr(live, "MAX_CACHED_SESSIONS", 9)
-    if seed % 2:
-        monkeypatch.setattr(live, "MAX_KNOWN_KEYS", 0)
-
-    async def main() -> None:
-        driver, memory = Driver(seed), InMemoryStore()
-        store = new_store(tmp_path, soft_delete=bool(seed % 2))
-        for i in range(1000):
-            name, args, kwargs = driver.step()
-            expected = await result_of(getattr(memory, name), *args, **kwargs)
-            found = await result_of(getattr(store, name), *args, **kwargs)
-            assert found == expected, f"seed {seed}, step {i}: {name}{args} {kwargs}"
-            if i % 200 == 199:
-                await store.close()
-                store = DuckDBStore(store.path, soft_delete=bool(seed % 2))
-                assert await whole(store, driver.now_ns) == await whole(memory, driver.now_ns)
-        await store.close()
-
-    run(main())
+def test_two_thousand_random_operations_answer_as_in_memory(tmp_path: Path) -> None:
+    """REL-01, REL-16, SUM-STO-05, SUM-STO-11 to -13: with closing and opening, clocks put back, small caches."""
+    tally = operations.compare_with_memory(tmp_path, n=2000, seed=1, n_per_store=1000)
+    assert (tally.n, tally.examples) == (2000, [])
 
 
-def test_sixty_hostile_ids_are_only_ids(tmp_path: Path) -> None:
-    """SEC-01: as application, user, session, filter key, state key and event id, compared with memory."""
+def test_a_difference_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """REL-01: the comparison is worth something."""
+
+    async def forget(*_: Any, **__: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(DuckDBStore, "save_summary", forget)
+    tally = operations.compare_with_memory(tmp_path, n=300, seed=1)
+    assert tally.faults == {"differences": 1}
+    assert "seed 1, step" in tally.examples[0]
+
+
+def test_sixty_hostile_texts_in_eleven_inputs_are_only_texts(tmp_path: Path) -> None:
+    """SEC-01: application, user, session, filter key, state key, event id, search, paging, names; as in memory."""
     assert len(PAYLOADS) >= 60
-
-    async def main() -> None:
-        memory, store = InMemoryStore(), new_store(tmp_path)
-        before = schema_of(store)
-        for payload in PAYLOADS:
-            for key in (SessionKey(payload, "u", "s"), SessionKey("a", payload, "s"), SessionKey("a", "u", payload)):
-                for one in (memory, store):
-                    if await one.load(key, now_ns=START_NS) is None:
-                        await create(one, key)
-                    await append(one, event_of(1, id=payload, author=payload, filter_key=payload), key)
-                    boundary = SummaryBoundary(payload, 5, payload)
-                    await one.save_summary(key, payload, Summary(payload, 5, boundary, (payload,)), now_ns=START_NS)
-                    times = {"expires_ns": 0, "now_ns": START_NS}
-                    await one.update_session_state(key, {payload: b"s"}, updated_ns=START_NS, **times)
-                    await one.update_app_state(payload, {payload: b"a"}, **times)
-                    await one.update_user_state(UserKey("a", payload), {payload: b"u"}, **times)
-        path = store.path
-        await store.close()
-        store = DuckDBStore(path)
-        for payload in PAYLOADS:
-            for key in (SessionKey(payload, "u", "s"), SessionKey("a", payload, "s"), SessionKey("a", "u", payload)):
-                user = UserKey(key.app_name, key.user_id)
-                for name, args in (
-                    *(("list_sessions", (user,)), ("load", (key,))),
-                    *(("app_state", (payload,)), ("user_state", (UserKey("a", payload),))),
-                ):
-                    expected = await result_of(getattr(memory, name), *args, now_ns=START_NS)
-                    assert await result_of(getattr(store, name), *args, now_ns=START_NS) == expected, (name, args)
-        assert schema_of(store) == before
-        await store.close()
-
-    run(main())
-
-
-def schema_of(store: DuckDBStore) -> list[Any]:
-    with store._database.reading() as connection:
-        return connection.execute("SELECT table_name, sql FROM duckdb_tables() ORDER BY ALL").fetchall()
+    tally = engine.hostile_ids(tmp_path, n=660, seed=1)
+    assert (tally.n, tally.examples) == (660, [])
 
 
 @pytest.mark.parametrize("text", [*PAYLOADS, *TEXTS], ids=ascii)
@@ -124,58 +67,26 @@ def test_different_texts_stay_different_in_a_column(text: str) -> None:
     assert text_of_column(stored) == text
 
 
-def test_the_first_argument_of_every_statement_is_a_constant() -> None:
-    """SEC-01."""
-    names = 0
-    for file in sorted(PACKAGE.glob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args
-            if is_call and node.func.attr in ("execute", "executemany", "sql", "query"):
-                first = node.args[0]
-                is_constant = isinstance(first, ast.Constant) or (isinstance(first, ast.Name) and first.id.isupper())
-                # Loops over constant tuples, the one door of `Database._rows`, and the pair given to `attach`.
-                is_known = ast.unparse(first) in ("statement", "sql", "attach[0]")
-                assert is_constant or is_known, f"{file.name}:{node.lineno}: {ast.unparse(first)}"
-                names += 1
-            if is_call and node.func.attr == "_rows":
-                assert isinstance(node.args[0], ast.Name), f"{file.name}:{node.lineno}"
-                assert node.args[0].id.isupper()
-            assert not (
-                isinstance(node, ast.JoinedStr) and "SELECT" in ast.unparse(node) and file.name != "maintenance.py"
-            )
-    assert names > 15
+def test_no_module_makes_statements_of_data_or_runs_data_as_code() -> None:
+    """SEC-01, SEC-04: the first argument of every statement is a constant."""
+    tally = engine.source_findings(Path(), n=10_000, seed=1)
+    assert tally.n > 150
+    assert tally.examples == []
 
 
 @pytest.mark.parametrize(
-    "statement",
-    [
-        "ATTACH 'other.duckdb'",
-        "COPY (SELECT 1) TO 'out.csv'",
-        "SELECT * FROM read_csv('x.csv')",
-        "SELECT * FROM 'x.parquet'",
-        "SELECT * FROM read_text('/etc/hostname')",
-        "INSTALL httpfs",
-        "LOAD httpfs",
-        "EXPORT DATABASE 'folder'",
-        "SELECT * FROM PAYLOADS",
-        "SET enable_external_access = true",
-        "SET lock_configuration = false",
-        "SET python_enable_replacements = true",
-    ],
+    "call", ["c.execute(f'SELECT {x}')", "c.execute('SELECT ' + x)", "self._rows(text)", "c.sql(q)"]
 )
-def test_the_engine_reaches_nothing_but_its_file(statement: str, open_store: DuckDBStore) -> None:
+def test_a_statement_made_of_data_is_noticed(call: str) -> None:
+    """SEC-01."""
+    (node,) = (node for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Call))
+    assert not engine.is_constant_statement(node)
+
+
+def test_the_engine_reaches_nothing_but_its_file(tmp_path: Path) -> None:
     """SEC-02, M23: on the writing and on the reading connection."""
-    for connection in (open_store._database._writes, open_store._database._reads):
-        with pytest.raises(duckdb.Error):
-            connection.execute(statement).fetchall()
-
-
-@pytest.fixture(scope="module")
-def open_store(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    store = new_store(tmp_path_factory.mktemp("store"))
-    yield store
-    store.close_now()
+    tally = engine.closed_engine(tmp_path, n=12, seed=1)
+    assert (tally.n, tally.examples) == (12, [])
 
 
 # --- what only a database has ------------------------------------------------------------------------
@@ -334,30 +245,8 @@ def test_a_long_session_that_is_being_written_stays_short_in_memory(
 
 def test_one_unreadable_event_spoils_only_its_session(tmp_path: Path) -> None:
     """REL-05: reading the session names the event, all other sessions stay readable."""
-
-    async def main() -> None:
-        store = new_store(tmp_path)
-        await fill(store, 3)
-        await fill(store, 2, SessionKey("app", "user", "other"))
-        await store.close()
-        with duckdb.connect(str(store.path)) as connection:
-            connection.execute("UPDATE session_events SET event = '[1]' WHERE position = 1 AND session_id = 's'")
-        store = DuckDBStore(store.path)
-        with pytest.raises(StoreCorruptError, match="event 1 of session 's' can't be read"):
-            await store.load(KEY, now_ns=START_NS)
-        other = await store.load(SessionKey("app", "user", "other"), now_ns=START_NS)
-        assert other is not None
-        assert len(other.events) == 2
-        await append(store, event_of(3))
-        await store.close()
-        with duckdb.connect(str(store.path)) as connection:
-            connection.execute("DELETE FROM session_events WHERE position = 1 AND session_id = 'other'")
-        store = DuckDBStore(store.path)
-        with pytest.raises(StoreCorruptError, match="event 1 of session 'other' is missing"):
-            await store.list_events(SessionKey("app", "user", "other"), now_ns=START_NS)
-        await store.close()
-
-    run(main())
+    tally = damage.bad_rows(tmp_path, n=4, seed=1)
+    assert (tally.n, tally.examples) == (4, [])
 
 
 def test_what_can_not_be_stored_exactly_is_refused_before_it_is_acknowledged(tmp_path: Path) -> None:
@@ -406,41 +295,31 @@ def test_a_temporary_store_needs_no_path_and_leaves_nothing() -> None:
         DuckDBStore(":memory:", durability="perhaps")  # type: ignore[arg-type]
 
 
-def test_many_tasks_write_one_store_without_losing_or_mixing_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_tasks_write_one_store_without_losing_or_mixing_anything(tmp_path: Path) -> None:
     """REL-03, SUM-STO-05: eight writers, one shared session and one each; a slow database makes them wait."""
-    monkeypatch.setattr(live, "BATCH_CHANGES", 20)
-    monkeypatch.setattr(live, "MAX_WAITING_CHANGES", 60)
+    tally = writers.concurrent_writers(tmp_path, n=1, seed=1, n_appends=100)
+    assert (tally.n, tally.examples) == (1, [])
+    assert tally.seen["appends"] == 1600
 
-    async def writer(store: DuckDBStore, n: int) -> None:
-        own = SessionKey("app", f"user{n}", "s")
-        with pytest.raises(SessionNotFoundError):
-            await append(store, event_of(0), own)
-        await create(store, own)
-        for i in range(40):
-            await append(store, event_of(i, id=f"{n}-{i}"), own)
-            await append(store, event_of(i, id=f"{n}-{i}"))
-            if i % 10 == 0:
-                await asyncio.sleep(0)
 
-    async def main() -> None:
-        store = new_store(tmp_path)
-        await create(store)
-        await asyncio.gather(*(writer(store, n) for n in range(8)))
-        for _ in range(2):
-            shared = [event.id for event in await store.list_events(KEY, now_ns=START_NS)]
-            assert len(shared) == len(set(shared)) == 320
-            for n in range(8):
-                mine = [f"{n}-{i}" for i in range(40)]
-                assert [event_id for event_id in shared if event_id.startswith(f"{n}-")] == mine
-                events = await store.list_events(SessionKey("app", f"user{n}", "s"), now_ns=START_NS)
-                assert [event.id for event in events] == mine
-            await store.close()
-            store = DuckDBStore(store.path)
-        await store.close()
+def test_a_history_tells_lost_doubled_reordered_and_ghostly_elements() -> None:
+    """REL-03: the judge of the writers is worth something."""
+    history = writers.History()
+    history.acknowledged = {0: ["a", "b", "c"]}
+    history.refused, history.unknown = {"d"}, {"e", "f"}
+    tally = Tally("runs", "lost", "duplicated", "reordered", "ghosts")
+    history.judge(["a", "b", "c", "e"], tally, "")
+    assert tally.n_faults == 0
+    history.judge(["c", "b", "b", "d"], tally, "")
+    assert tally.faults == {"lost": 1, "duplicated": 1, "reordered": 1, "ghosts": 1}
 
-    run(main())
+
+def test_a_call_cancelled_at_any_of_its_awaits_is_whole_or_absent(tmp_path: Path) -> None:
+    """REL-10, SUM-CORE-05: appends, a summary, flush and close; no task is left and the file is free."""
+    tally = writers.cancellations(tmp_path, n=50, seed=1)
+    assert tally.examples == []
+    assert tally.n >= 9
+    assert set(tally.seen) == set(writers.CANCELLED_CALLS)
 
 
 def test_two_tasks_can_not_create_the_same_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,10 @@ def read_journal(path: Path) -> Contents:
     head_line, *rest = data.split(b"\n")
     head = _head_from(head_line, path, is_whole=bool(rest))
     torn = rest.pop()
+    if torn and _is_whole(torn[:-1], rest[-1] if rest else b"", head):
+        # Only its line end is damaged: it was acknowledged, so it must not pass for a write that was cut short.
+        rest.append(torn)
+        torn = b""
     return Contents(head, [_raw_line(line) for line in rest], len(data) - len(torn), len(torn))
 
 
@@ -137,6 +141,12 @@ def _raw_line(line: bytes) -> RawLine:
     body, tab, digest = line.rpartition(b"\t")
     number = body.partition(b"\t")[0]
     return RawLine(int(number) if tab and number.isdigit() and len(number) < 20 else None, body, digest)
+
+
+def _is_whole(line: bytes, previous: bytes, head: Head) -> bool:
+    body, _, digest = line.rpartition(b"\t")
+    before = previous.rpartition(b"\t")[2] if previous else head.mark.hash.encode()
+    return _hash(before, body) == digest
 
 
 def lines_above(contents: Contents, mark: Mark) -> tuple[list[Line], Damage | None]:

@@ -25,7 +25,7 @@ class Migration(NamedTuple):
 
 # Moments are nanoseconds since 1970 (TIMESTAMP drops digits, M15). No keys and no indexes: they double the
 # cost of an insert; one writer keeps rows unique. `deleted_ns` 0 = live (SUM-STO-09, -11).
-MIGRATIONS = (
+MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         1,
         "sessions, events, summaries, states",
@@ -94,10 +94,10 @@ def migrate_tables(
     *,
     now_ns: int,
     version: int,
-    migrations: tuple[Migration, ...] = MIGRATIONS,
+    migrations: tuple[Migration, ...] | None = None,
 ) -> int:
     """Run the steps above `version`; the version reached."""
-    for step in migrations:
+    for step in MIGRATIONS if migrations is None else migrations:
         if step.version > version:
             connection.execute("BEGIN")
             try:

@@ -124,7 +124,12 @@ def text_events(text: str = TEXT) -> bytes:
 
 
 def end_events(*, counts: Any = None, finish: str = "stop") -> bytes:
-    last = {"id": "chatcmpl-1", "model": "served", "choices": [], "usage": usage() if counts is None else counts}
+    last: dict[str, Any] = {
+        "id": "chatcmpl-1",
+        "model": "served",
+        "choices": [],
+        "usage": usage() if counts is None else counts,
+    }
     return event(chunk({}, finish=finish)) + event(last) + event("[DONE]")
 
 

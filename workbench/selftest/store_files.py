@@ -1,8 +1,13 @@
-"""Store files for tests: fresh ones, and such as a killed process leaves behind."""
+"""Store files: fresh ones, such as a killed process leaves behind, and what stands in them.
+
+In: folders and paths. Out: paths of closed stores, small events that carry their number, ids read back.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,12 +15,14 @@ from typing import Any
 
 from workbench.model.types import Message, response_of
 from workbench.session.types import Event, Session, SessionKey
+from workbench.store.duckdb import live, schema
 from workbench.store.duckdb.database import wal_path
 from workbench.store.duckdb.journal import journal_path
 from workbench.store.duckdb.store import DuckDBStore
 
 START_NS = 1_772_000_000 * 10**9
 KEY = SessionKey("app", "user", "s")
+IMPORT_EVENTS = 12
 
 
 @cache
@@ -41,12 +48,59 @@ def new_store(folder: Path, name: str = "x.duckdb", **options: Any) -> DuckDBSto
     return DuckDBStore(empty_store(folder, name), **options)
 
 
+def import_key(n: int) -> SessionKey:
+    """Of a session that is stored with all its events at once."""
+    return SessionKey("app", "user", f"import {n}")
+
+
+@contextmanager
+def newer_schema() -> Iterator[None]:
+    """A release with two more steps: one that adds a column and fills it, one that makes a table from another."""
+    newest = schema.NEWEST_VERSION
+    steps = (
+        schema.Migration(
+            newest + 1,
+            "one more column",
+            (
+                "ALTER TABLE session_events ADD COLUMN n_chars BIGINT",
+                "UPDATE session_events SET n_chars = length(event_id)",
+            ),
+        ),
+        schema.Migration(
+            newest + 2,
+            "one more table",
+            ("CREATE TABLE lengths AS SELECT session_no, sum(n_chars) AS n_chars FROM session_events GROUP BY ALL",),
+        ),
+    )
+    before = schema.MIGRATIONS
+    schema.MIGRATIONS, schema.NEWEST_VERSION = (*before, *steps), newest + 2
+    try:
+        yield
+    finally:
+        schema.MIGRATIONS, schema.NEWEST_VERSION = before, newest
+
+
+@contextmanager
+def small_limits(**limits: int) -> Iterator[None]:
+    """Other values for the limits of `store.duckdb.live`, so that little work takes every path."""
+    before = {name: getattr(live, name) for name in limits}
+    try:
+        for name, value in limits.items():
+            setattr(live, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(live, name, value)
+
+
 def event_of(n: int, **fields: Any) -> Event:
+    """The n-th event, unless `fields` say otherwise."""
     fields.setdefault("response", response_of(Message("user" if n % 2 else "assistant", f"text {n} 汉字")))
     return Event(**{"id": f"e{n}", "author": "user", "time_ns": START_NS + n, "filter_key": "app", **fields})
 
 
 async def create(store: Any, key: SessionKey = KEY) -> None:
+    """An empty session."""
     session = Session(
         app_name=key.app_name, user_id=key.user_id, id=key.session_id, created_ns=START_NS, updated_ns=START_NS
     )
@@ -54,6 +108,7 @@ async def create(store: Any, key: SessionKey = KEY) -> None:
 
 
 async def append(store: Any, event: Event, key: SessionKey = KEY) -> None:
+    """One event at the end of a session."""
     await store.append(key, event, state_delta={}, updated_ns=START_NS + 1, expires_ns=0, now_ns=START_NS)
 
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import socket
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import quote
 
-import pytest
-
-from tests.model.fake_server import CONTEXT_LENGTH_WORDINGS, START_NS, STREAM_FAULTS, FakeServer, full_backlog
 from workbench.call import EMPTY_CONTEXT
 from workbench.clock import FixedClock
 from workbench.errors import (
@@ -34,6 +33,7 @@ from workbench.errors import (
 from workbench.model.client import Model
 from workbench.model.openai import OpenAIModel
 from workbench.model.types import Message, Request, Response
+from workbench.selftest.fake_server import CONTEXT_LENGTH_WORDINGS, START_NS, STREAM_FAULTS, FakeServer, full_backlog
 
 ASK = Request(messages=(Message("user", "请总结"),))
 CANARY_KEY = "sk-canary-0000-Zq8vTn+Wk/3=xYb7"
@@ -108,7 +108,7 @@ TRIED_ONCE = {*CONTEXT_LENGTH_WORDINGS, "bad-request", "wrong-key", "no-such-mod
 @contextmanager
 def faulty(server: FakeServer, name: str, **options: Any) -> Iterator[OpenAIModel]:
     """A model that fails in the way of this name."""
-    with pytest.MonkeyPatch.context() as patch:
+    with ExitStack() as stack:
         if name == "refused":
             with socket.create_server(("127.0.0.1", 0)) as free:
                 port = free.getsockname()[1]
@@ -118,9 +118,9 @@ def faulty(server: FakeServer, name: str, **options: Any) -> Iterator[OpenAIMode
             def unknown(*_: Any, **__: Any) -> None:
                 raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-            patch.setattr(socket, "getaddrinfo", unknown)
-            patch.delenv("WORKBENCH_FORBID_MODEL_CALLS")
-            patch.setenv("NO_PROXY", "*")
+            stack.enter_context(patch.object(socket, "getaddrinfo", unknown))
+            stack.enter_context(patch.dict(os.environ, {"NO_PROXY": "*"}))
+            os.environ.pop("WORKBENCH_FORBID_MODEL_CALLS", None)
             yield model_of(server, name, base_url="http://nowhere.invalid/v1", **options)
         elif name == "tls-failure":
             yield model_of(server, name, base_url=server.base_url.replace("http:", "https:"), **options)

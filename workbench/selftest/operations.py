@@ -1,9 +1,15 @@
-"""Random operations on two stores at once, compared after each step (REL-01)."""
+"""Random operations on a store and on a plain one in memory, compared after each step (REL-01).
+
+In: a seed. Out: operations made of plain values, and a tally of the differences. Closing and opening comes in
+between, caches are far too small, texts are what texts can be at worst.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError
@@ -17,7 +23,11 @@ from workbench.model.types import (
     Usage,
     response_of,
 )
+from workbench.selftest.store_files import new_store, small_limits
+from workbench.selftest.tally import Tally
 from workbench.session.types import Event, Session, SessionKey, Summary, SummaryBoundary, UserKey
+from workbench.store.duckdb.store import DuckDBStore
+from workbench.store.memory import InMemoryStore
 
 TEXTS = (
     "",
@@ -37,8 +47,9 @@ USERS = ("user", "ユーザー")
 
 
 def random_message(random_: random.Random) -> Message:
+    """A message with anything in it."""
     role = random_.choice(("user", "assistant", "tool", "system", "", "narrator"))
-    calls = ()
+    calls: tuple[ToolCall, ...] = ()
     if random_.random() < 0.2:
         calls = (
             ToolCall(
@@ -64,6 +75,7 @@ def random_message(random_: random.Random) -> Message:
 
 
 def random_event(random_: random.Random, n: int, now_ns: int) -> Event:
+    """An event that may be odd, also in its time: it may go back."""
     kind = random_.random()
     message = random_message(random_)
     if kind < 0.7:
@@ -97,6 +109,7 @@ def random_event(random_: random.Random, n: int, now_ns: int) -> Event:
 
 
 def random_summary(random_: random.Random, now_ns: int) -> Summary:
+    """A summary that may be older than the stored one."""
     cutoff = now_ns + random_.randrange(4)
     boundary = SummaryBoundary("app", cutoff, f"e{random_.randrange(40)}") if random_.random() < 0.8 else None
     return Summary(random_.choice(TEXTS), random_.choice((0, cutoff)), boundary, random_.choice(((), ("t", "\ud800"))))
@@ -146,9 +159,12 @@ class Driver:
         return {self.random.choice(("a", "b", "\ud800", "'")): self.random.choice((b"", b"\x00\xfe", None, b"x"))}
 
     def step(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        """Name, arguments and keyword arguments of the next operation."""
         random_ = self.random
         self.n += 1
         self.now_ns += random_.choice((0, 1, 1000, 10**9))
+        if random_.random() < 0.002:  # the clock is put back by an hour (REL-16)
+            self.now_ns -= 3600 * 10**9
         now = {"now_ns": self.now_ns}
         expires = random_.choice((0, 0, 0, self.now_ns + 5 * 10**9))
         name = random_.choices(
@@ -210,3 +226,43 @@ async def whole(store: Any, now_ns: int) -> Any:
                 out.append(seen(await store.load(session.key, now_ns=now_ns)))
                 out.append(await store.list_events(session.key, now_ns=now_ns))
     return out
+
+
+def compare_with_memory(
+    folder: Path, *, n: int, seed: int, n_per_store: int = 2000, n_until_reopened: int = 250
+) -> Tally:
+    """`n` operations, in several stores; each store ends at its first difference."""
+    tally = Tally("random operations", "differences")
+    for number in range(-(-n // n_per_store)):
+        n_steps = min(n_per_store, n - number * n_per_store)
+        limits = {"BATCH_CHANGES": 30, "MAX_CACHED_EVENTS": 60, "MAX_CACHED_SESSIONS": 9}
+        if number % 2:
+            limits["MAX_KNOWN_KEYS"] = 0
+        with small_limits(**limits):
+            work = _compare(folder, tally, seed + number, n_steps, n_until_reopened, soft_delete=bool(number % 2))
+            asyncio.run(work)
+    return tally
+
+
+async def _compare(
+    folder: Path, tally: Tally, seed: int, n_steps: int, n_until_reopened: int, *, soft_delete: bool
+) -> None:
+    driver, memory = Driver(seed), InMemoryStore()
+    store = new_store(folder, f"random{seed}.duckdb", soft_delete=soft_delete)
+    try:
+        for i in range(n_steps):
+            name, args, kwargs = driver.step()
+            expected = await result_of(getattr(memory, name), *args, **kwargs)
+            found = await result_of(getattr(store, name), *args, **kwargs)
+            tally.trial()
+            if found != expected:
+                tally.fault("differences", f"seed {seed}, step {i}: {name}{args} {kwargs}")
+                return
+            if (i + 1) % n_until_reopened == 0 or i + 1 == n_steps:
+                await store.close()
+                store = DuckDBStore(store.path, soft_delete=soft_delete)
+                if await whole(store, driver.now_ns) != await whole(memory, driver.now_ns):
+                    tally.fault("differences", f"seed {seed}, step {i}: other content after opening")
+                    return
+    finally:
+        await store.close()
