@@ -65,12 +65,12 @@ def test_a_forked_child_may_not_use_its_parents_store(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     """REL-06, M7, M8: no file may grow beyond a size: head line, journal, log, checkpoint."""
-    check(crashes.full_disks(tmp_path, n=5, seed=1), 5)
+    check(crashes.full_disks(tmp_path, n=3, seed=1), 3)
 
 
 def test_an_interrupted_export_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     """REL-07."""
-    check(crashes.exports(tmp_path, n=8, seed=1), 8)
+    check(crashes.exports(tmp_path, n=6, seed=1), 6)
 
 
 def test_a_killed_migration_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.call import CallContext
 from workbench.clock import FixedClock
@@ -27,8 +28,9 @@ from workbench.selftest.operations import result_of, whole
 from workbench.selftest.store_files import KEY, START_NS, append, create, empty_store, event_of, new_store, small_limits
 from workbench.selftest.tally import Tally, quiet
 from workbench.service.duckdb import DuckDBSessionService
-from workbench.session.types import SessionKey, Summary, SummaryBoundary
+from workbench.session.types import Session, SessionKey, Summary, SummaryBoundary
 from workbench.store.duckdb.database import Batch, Database
+from workbench.store.duckdb.journal import journal_path
 from workbench.store.duckdb.store import DuckDBStore
 from workbench.store.memory import InMemoryStore
 from workbench.summary.summarizer import Summarizer
@@ -268,17 +270,38 @@ def cancellations(folder: Path, *, n: int, seed: int) -> Tally:
     """
     del seed
     tally = Tally("awaits", "stored in part", "tasks left", "lock held", "other outcomes")
+    base = asyncio.run(_before(folder / "base.duckdb"))
     for kind in CANCELLED_CALLS:
         for step in range(1, n + 1):
-            path = empty_store(folder, f"{kind} {step}.duckdb")
+            path = folder / f"{kind} {step}.duckdb"
+            shutil.copy(base.path, path)
+            shutil.copy(journal_path(base.path), journal_path(path))
             limits = {"MAX_KNOWN_KEYS": -1}
             if kind == "append that waits":
                 limits |= {"MAX_WAITING_CHANGES": 1, "BATCH_CHANGES": 1, "FIRST_BATCH_CHANGES": 1}
             with small_limits(**limits):
-                if not asyncio.run(_cancel_at(path, tally, kind, step)):
+                if not asyncio.run(_cancel_at(path, base, tally, kind, step)):
                     break
             tally.trial(kind)
     return tally
+
+
+class _Base(NamedTuple):
+    """A closed store with three events and a summary of two, and the session that its writer held."""
+
+    path: Path
+    session: Session
+    summaries: dict[str, Summary]
+
+
+async def _before(path: Path) -> _Base:
+    async with _service(empty_store(path.parent, path.name)) as service:
+        session = await service.create_session(KEY.app_name, KEY.user_id, KEY.session_id)
+        for i in range(2):
+            await service.append_event(session, event_of(i))
+        await service.create_session_summary(session)
+        await service.append_event(session, event_of(2))
+        return _Base(path, session, dict(session.summaries))
 
 
 class _Slow(ScriptedModel):
@@ -307,16 +330,10 @@ def _slow_down(database: Database) -> None:
     database.apply = slowly  # type: ignore[method-assign]
 
 
-async def _cancel_at(path: Path, tally: Tally, kind: str, step: int) -> bool:
+async def _cancel_at(path: Path, base: _Base, tally: Tally, kind: str, step: int) -> bool:
     """True when the call had so many awaits."""
     where = f"{kind}, await {step}"
-    async with _service(path) as service:
-        session = await service.create_session(KEY.app_name, KEY.user_id, KEY.session_id)
-        for i in range(2):
-            await service.append_event(session, event_of(i))
-        await service.create_session_summary(session)
-        await service.append_event(session, event_of(2))
-        old = dict(session.summaries)
+    session, old = base.session.clone(), base.summaries
     service = _service(path)  # cold: the calls have to read the file
     store: Any = service.store
     expected = ["e0", "e1", "e2"]
