@@ -330,6 +330,24 @@ def test_doctor_names_what_is_missing_with_the_command_that_brings_it(capsys: py
     assert all(finding["remedy"] for finding in found if not finding["found"])
 
 
+def test_selftest_ends_with_one_table_of_asked_and_found(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 0 only when all rows are kept; the table also goes into a file."""
+    code, out, err = run(capsys, "selftest", "SEC-02", "--seed", "5", "-o", "table.md")
+    assert code == 0
+    row = "12 canary statements: not refused 0, store harmed 0"
+    assert out.count(row) == 2
+    assert err.startswith(f"SEC-02: {row}, ")
+    page = (here / "table.md").read_text(encoding="utf-8")
+    assert "Made by `workbench selftest SEC-02 --seed 5`" in page
+    assert f"| SEC-02 | {row} | {row} | 5 | " in page
+    found = as_json(capsys, "selftest", "SEC-02", "-o", "table.json")
+    assert json.loads((here / "table.json").read_text())["holds"] is found["holds"] is True
+    assert found["goals"][0]["found"] == row
+    code, _, err = run(capsys, "selftest", "REL-99")
+    assert (code, "there is no goal 'REL-99'" in err) == (2, True)
+    assert run(capsys, "selftest", "SEC-02", "--share", "2")[0] == 2
+
+
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (
         "demo",

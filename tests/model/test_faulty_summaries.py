@@ -11,33 +11,26 @@ from typing import Any
 import pytest
 
 from tests.service.helpers import say, session_with
-from workbench.agent.agent import LLMAgent
-from workbench.agent.runner import Runner
-from workbench.agent.tools import FunctionTool
-from workbench.call import EMPTY_CONTEXT
-from workbench.context.settings import AgentSettings
-from workbench.errors import EmptySummaryError, SummaryError, SummaryModelError
+from workbench.errors import SummaryError
 from workbench.model.cassette import Cassette, CassetteModel
-from workbench.model.scripted import ScriptedAnswer, ScriptedModel
-from workbench.model.types import Message, Request, ToolCall
-from workbench.selftest.fake_server import CONTEXT_LENGTH_WORDINGS, ECHOES, FAULTS, ODDITIES, TEXT, FakeServer, saying
+from workbench.model.types import Message, Request
+from workbench.selftest.fake_server import ECHOES, FAULTS, ODDITIES, FakeServer, saying
 from workbench.selftest.faulty_model import (
     CANARY_FIELD,
     CANARY_HEADER,
     CANARY_KEY,
     EXPECTED,
     SAYS_NOTHING,
-    TRIED_ONCE,
     assert_no_canary,
     everything_about,
-    faulty,
     model_of,
 )
+from workbench.selftest.model_faults import USES, fail, summarise, take
+from workbench.selftest.tally import Tally
 from workbench.service.service import SessionService
 from workbench.service.settings import ServiceSettings
 from workbench.session.types import SessionKey
 from workbench.store.memory import InMemoryStore
-from workbench.summary.context import context_with_cache_safe_fork_request
 from workbench.summary.summarizer import Summarizer
 
 KEY = SessionKey("app", "user", "s")
@@ -48,32 +41,6 @@ PARENT = Request(
 )
 
 
-async def summarise(service: SessionService, use: str) -> None:
-    """Make a summary in one of the ways in which summaries are made."""
-    session = await service.get_session(KEY)
-    assert session is not None
-    if use == "queued":
-        await service.enqueue_summary_job(session)
-        await service.wait_for_summaries()
-    elif use == "intra-run":
-        asked = ToolCall(id="t1", name="look", arguments="{}")
-        main = ScriptedModel([ScriptedAnswer(tool_calls=(asked,)), "回答"])
-        agent = LLMAgent(
-            name="agent",
-            model=main,
-            tools=[FunctionTool(lambda: "found", name="look")],
-            settings=AgentSettings(sync_summary_intra_run=True),
-        )
-        runner = Runner(app_name="app", agent=agent, session_service=service)
-        events = [event async for event in runner.run("user", "s", "请看")]
-        assert events[-1].message.content == "回答"
-        await service.wait_for_summaries()
-    else:
-        ctx = context_with_cache_safe_fork_request(EMPTY_CONTEXT, PARENT) if use == "fork" else EMPTY_CONTEXT
-        await service.create_session_summary(session, ctx=ctx)
-
-
-USES = ["standalone", "fork", "queued", "intra-run"]
 SAMPLE = {
     "first-byte-timeout",
     "context-openai",
@@ -94,85 +61,20 @@ def in_every_use(names: Iterable[str]) -> list[Any]:
     ]
 
 
-N_ATTEMPTS = 2
-"""Of each model call; a summary makes at most two model calls."""
-
-
 @pytest.mark.parametrize(("name", "use"), in_every_use([*EXPECTED, *SAYS_NOTHING]))
 def test_a_summary_that_fails_changes_nothing(server: FakeServer, name: str, use: str) -> None:
     """REL-09: one typed error, events and old summary as before, boundary not moved, attempts bounded."""
-
-    async def main() -> None:
-        summarizer = Summarizer(
-            ScriptedModel(["旧的摘要"]), prompt="{conversation_text}", cache_safe_forking=use == "fork"
-        )
-        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
-        await session_with(service, say(1), say(2, role="assistant"))
-        await summarise(service, "standalone")
-        session = await service.get_session(KEY)
-        assert session is not None
-        for new in (say(3), say(4, role="assistant")):
-            await service.append_event(session, new)
-        old, events = session.summaries[""], await service.list_events(KEY)
-        assert old.summary == "旧的摘要"
-        before = server.n_connections
-        with faulty(server, name, max_retries=N_ATTEMPTS - 1) as model:
-            summarizer.set_model(model)
-            if use in {"standalone", "fork"}:
-                with pytest.raises(SummaryError) as caught:
-                    await summarise(service, use)
-                check_failure(caught.value, name)
-            else:
-                await summarise(service, use)
-            await model.aclose()
-        after = await service.get_session(KEY)
-        assert after is not None
-        assert after.summaries == {"": old}
-        assert (await service.list_events(KEY))[: len(events)] == events
-        n_connections = server.n_connections - before
-        n_summaries = 1 if use in {"standalone", "fork"} else 3 if use == "intra-run" else 1
-        assert n_connections <= 2 * N_ATTEMPTS * n_summaries
-        if name in FAULTS and use in {"standalone", "fork"}:
-            assert n_connections == expected_attempts(name)
-        await service.close()
-
-    asyncio.run(main())
-
-
-def check_failure(error: SummaryError, name: str) -> None:
-    assert type(error) is (EmptySummaryError if name in SAYS_NOTHING else SummaryModelError)
-    assert str(error).startswith("session s: ")
-    if name in EXPECTED:
-        behind = error.__cause__
-        assert behind is not None
-        assert type(behind.__cause__) is EXPECTED[name]
-
-
-def expected_attempts(name: str) -> int:
-    """A request that is too long, and an empty answer, get a second call (SUM-CALL-03)."""
-    if name in CONTEXT_LENGTH_WORDINGS or name in SAYS_NOTHING:
-        return 2
-    handed_on = {"stream-without-end", "stream-broken-chunk", "stream-error-object"}
-    return 1 if name in TRIED_ONCE or name in handed_on else N_ATTEMPTS
+    tally = Tally("model faults", "something changed", "other errors", "other attempts")
+    asyncio.run(fail(server, name, use, tally))
+    assert tally.examples == []
 
 
 @pytest.mark.parametrize(("name", "use"), in_every_use(["fine", *ODDITIES]))
 def test_a_summary_over_an_oddity_is_complete(server: FakeServer, name: str, use: str) -> None:
     """REL-09."""
-
-    async def main() -> None:
-        model = model_of(server, name)
-        summarizer = Summarizer(model, prompt="{conversation_text}", cache_safe_forking=use == "fork")
-        service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
-        await session_with(service, say(1), say(2, role="assistant"))
-        await summarise(service, use)
-        session = await service.get_session(KEY)
-        assert session is not None
-        expected = "上\u2028下\x85🙂 \U0001f9ea" if name == "split-characters" else TEXT
-        assert session.summaries[""].summary == expected
-        await service.close()
-
-    asyncio.run(main())
+    tally = Tally("odd answers", "not taken", "not complete")
+    asyncio.run(take(server, name, use, tally))
+    assert tally.examples == []
 
 
 def test_a_request_that_is_too_long_is_tried_once_more_at_half_the_budget(server: FakeServer) -> None:
@@ -216,7 +118,7 @@ def test_a_fork_sends_the_parent_s_headers_and_fields_to_the_wire_only(
         service = SessionService(InMemoryStore(event_limit=0), settings=ServiceSettings(), summarizer=summarizer)
         await session_with(service, say(1), say(2, role="assistant"))
         try:
-            await summarise(service, "fork")
+            await summarise(service, "fork", parent=PARENT)
         except SummaryError as error:
             told.extend(everything_about(error))
         await service.close()
