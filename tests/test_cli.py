@@ -366,3 +366,43 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
         assert ended.value.code == 0
         out = capsys.readouterr().out
         assert f"example:\n  workbench {command}" in out
+
+
+def test_compare_prints_differences_and_the_prompts_where_they_are_largest(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """WB-TUNE-01, WB-CLI-03: with one configuration against its baseline, which is replayed too (WB-TUNE-06)."""
+    code, out, err = run(capsys, "compare", "own.jsonl", "--config", "tuned.toml", "--show", "--report", "both.html")
+    assert (code, err) == (0, "")
+    assert out.startswith("“tuned” against “no summary”: ")
+    assert "From “no summary” to “tuned”: " in out
+    assert out.endswith(f"\nreport: {here / 'both.html'}\n")
+    assert "Compared conversation by conversation" in (here / "both.html").read_text(encoding="utf-8")
+    found = as_json(capsys, "compare", "own.jsonl", "--config", "tuned.toml", "--show", "c1:3")
+    assert set(found) == {
+        "reference",
+        "seed",
+        "differences",
+        "verdicts",
+        "widest",
+        "unpaired",
+        "runs",
+        "problems",
+        "diffs",
+    }
+    assert [diff["after"] for diff in found["diffs"]] == ["tuned"]
+    assert {row["interval"] for row in found["differences"]} == {None}
+
+
+def test_compare_takes_finished_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-TUNE-01: prompts are shown when the recordings are given too."""
+    (here / "base.toml").write_text('name = "base"\n[billing]\nencoding = "runes:1"\n', encoding="utf-8")
+    run(capsys, "replay", "own.jsonl", "--config", "base.toml", "--config", "tuned.toml")
+    found = as_json(capsys, "compare", "--run", "tuned", "--run", "base", "--against", "base")
+    assert (found["reference"], [verdict["run"] for verdict in found["verdicts"]]) == ("base", ["tuned"])
+    code, _, err = run(capsys, "compare", "--run", "base", "--run", "tuned", "--show")
+    assert (code, "recordings of this run aren't loaded" in err) == (1, True)
+    code, out, _ = run(capsys, "compare", "own.jsonl", "--run", "base", "--run", "tuned", "--show")
+    assert (code, "From “base” to “tuned”: " in out) == (0, True)
+    code, _, err = run(capsys, "compare", "--config", "tuned.toml")
+    assert (code, "give a PATH" in err) == (2, True)

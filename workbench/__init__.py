@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from workbench.call import CallContext
     from workbench.config import RunConfig
     from workbench.errors import WorkbenchError
+    from workbench.evaluate.compare import compare
     from workbench.model.openai import OpenAIModel
     from workbench.model.scripted import ScriptedAnswer, ScriptedModel
     from workbench.model.types import Message, Request, Response, ToolCall
@@ -69,6 +70,7 @@ _HOMES = {
     "TiktokenCounter": "workbench.tokens",
     "ToolCall": "workbench.model.types",
     "WorkbenchError": "workbench.errors",
+    "compare": "workbench.evaluate.compare",
     "generate_conversation": "workbench.recordings.generate",
     "load_recordings": "workbench.recordings",
     "load_runs": "workbench.replay.runs",
@@ -112,6 +114,7 @@ __all__ = [
     "ToolCall",
     "WorkbenchError",
     "__version__",
+    "compare",
     "generate_conversation",
     "load_recordings",
     "load_runs",

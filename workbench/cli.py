@@ -213,22 +213,7 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
     workbench replay chats.jsonl --config today.toml --config tuned.toml --report reports/first.html
     """
     _add_recording_options(command)
-    command.add_argument(
-        "--config", action="append", default=[], metavar="FILE", help="TOML or JSON file; may be given several times"
-    )
-    command.add_argument("--profile", metavar="NAME", help="profile of the baseline when no --config is given")
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="change an option in every configuration, e.g. --set trigger.token=2000",
-    )
-    command.add_argument(
-        "--summaries",
-        choices=["extractive", "sized", "cassette", "live"],
-        help="where summaries come from; the last two need --set summaries.cassette=FILE, live a summaries.model too",
-    )
+    _add_config_options(command)
     command.add_argument("--report", metavar="FILE", help="also write an HTML report")
     command.add_argument(
         "--show",
@@ -283,6 +268,86 @@ def _show(runs: RunSet, conversation: str, call: int, options: argparse.Namespac
     if report:
         print(f"\nreport: {report}")
     return 0
+
+
+def _add_compare(command: argparse.ArgumentParser) -> None:
+    """Compare configurations conversation by conversation: differences with intervals, and where they are largest.
+
+    workbench compare chats.jsonl --config today.toml --config tuned.toml --report reports/comparison.html
+    """
+    _add_recording_options(command, needed=False)
+    _add_config_options(command)
+    command.add_argument(
+        "--run",
+        dest="names",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a finished run, by id or name, instead of --config; the recordings are needed for --show only",
+    )
+    command.add_argument("--against", metavar="NAME", help="the run that the others are compared with; default: first")
+    command.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the intervals")
+    command.add_argument(
+        "--show",
+        nargs="?",
+        const="",
+        metavar="CONVERSATION:CALL",
+        help="also print the prompts side by side at a call; without one, where they differ most",
+    )
+    command.add_argument("--full", action="store_true", help="with --show: texts from beginning to end")
+    command.add_argument("--report", metavar="FILE", help="also write an HTML report")
+    _add_run_options(command)
+    command.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from workbench.evaluate.compare import compare
+    from workbench.report.comparison import comparison_text
+    from workbench.report.page import page
+
+    runs = _runs_to_compare(options)
+    comparison = compare(runs, reference=options.against, seed=options.seed)
+    report = page(runs, options.report, comparison=comparison) if options.report else None
+    place = _call_named(options.show) if options.show else (None, None)
+    others = [verdict.run for verdict in comparison.verdicts]
+    diffs = [] if options.show is None else [comparison.diff(name, *place) for name in others]
+    if options.json:
+        found = comparison.as_dict() | {"runs": runs.facts(), "problems": [p.as_dict() for p in runs.problems]}
+        found |= {"diffs": [diff.as_dict() for diff in diffs]} if diffs else {}
+        return _print_json(found | ({"report": str(report)} if report else {}))
+    print(comparison_text(comparison))
+    _print_problems(runs)
+    if diffs:
+        from workbench.report.prompt import calls_text
+
+        for diff in diffs:
+            print(f"\n{calls_text([diff.before, diff.after], full=options.full)}")
+    if report:
+        print(f"\nreport: {report}")
+    return 0
+
+
+def _runs_to_compare(options: argparse.Namespace) -> RunSet:
+    """Finished runs by name, or the configurations replayed."""
+    from workbench.replay.replay import replay
+    from workbench.replay.runs import load_runs
+
+    if options.names:
+        if options.config:
+            raise ConfigError("--run and --config exclude each other", field="run", hint="give one of them")
+        return load_runs(options.runs, options.names, conversations=_load(options) if options.paths else None)
+    if not options.paths:
+        raise ConfigError("compare needs recordings", field="PATH", hint="give a PATH, or finished runs with --run")
+    configs = _configs(options)
+    if len(configs) == 1:  # savings are stated against a baseline that was replayed too (WB-TUNE-06)
+        configs.insert(0, _baseline_of(configs[0]))
+    return replay(_load(options), configs, runs=options.runs, jobs=options.jobs, fresh=options.fresh)
+
+
+def _baseline_of(config: RunConfig) -> RunConfig:
+    from workbench.evaluate.net import without_shortening
+
+    return without_shortening(config)
 
 
 def _add_sql(command: argparse.ArgumentParser) -> None:
@@ -711,6 +776,7 @@ _COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "demo": _add_demo,
     "import": _add_import,
     "replay": _add_replay,
+    "compare": _add_compare,
     "sql": _add_sql,
     "report": _add_report,
     "calibrate": _add_calibrate,
@@ -756,6 +822,25 @@ def _add_recording_options(command: argparse.ArgumentParser, *, needed: bool = T
     )
     command.add_argument(
         "--tools", metavar="FILE", help="its tools, as JSON: a list as the chat-completions interface takes it"
+    )
+
+
+def _add_config_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--config", action="append", default=[], metavar="FILE", help="TOML or JSON file; may be given several times"
+    )
+    command.add_argument("--profile", metavar="NAME", help="profile of the baseline when no --config is given")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="change an option in every configuration, e.g. --set trigger.token=2000",
+    )
+    command.add_argument(
+        "--summaries",
+        choices=["extractive", "sized", "cassette", "live"],
+        help="where summaries come from; the last two need --set summaries.cassette=FILE, live a summaries.model too",
     )
 
 
@@ -855,8 +940,8 @@ def _print_runs(runs: Any) -> None:
     print(summary(runs))
 
 
-def _print_problems(recordings: Recordings) -> None:
-    for problem in recordings.problems:
+def _print_problems(source: Recordings | RunSet) -> None:
+    for problem in source.problems:
         outcome = f" ({problem.outcome})" if problem.outcome else ""
         print(f"{problem.severity}: {problem}{outcome}", file=sys.stderr)
 

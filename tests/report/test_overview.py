@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.report.fakes import FakeRun, fake_run, fake_runs
+from workbench.evaluate.net import CACHED_PRICE, is_baseline, net_tokens
 from workbench.report.labels import UNKNOWN, number, percent
 from workbench.report.overview import (
-    CACHED_PRICE,
     billing_counter,
     engine_counter,
-    is_baseline,
-    net_tokens,
     overview,
     sentence,
     summary_source,

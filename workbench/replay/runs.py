@@ -384,17 +384,23 @@ def finished_runs(folder: str | Path = RUNS_FOLDER) -> list[Path]:
     return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
 
-def load_runs(folder: str | Path = RUNS_FOLDER, names: Sequence[str] = ()) -> RunSet:
+def load_runs(
+    folder: str | Path = RUNS_FOLDER,
+    names: Sequence[str] = (),
+    *,
+    conversations: Sequence[Conversation] | None = None,
+) -> RunSet:
     """Finished runs of a folder; of several with one name the newest.
 
     Args:
         names: Run ids or configuration names; empty = all.
+        conversations: The recordings that they were made from, for looking at exact requests.
 
     Raises:
         StoreError: the folder has no finished run.
         ReplayError: a name isn't there; the hint is the nearest one.
     """
-    found = [Run(path) for path in finished_runs(folder)]
+    found = [Run(path, conversations=conversations) for path in finished_runs(folder)]
     runs = [run for run in found if run.is_current]
     others = {name for run in found if not run.is_current for name in (run.run_id, run.name)}
     if not runs:

@@ -6,43 +6,19 @@ In: a run, or a run set, and the name of a table. Out: a data frame with the con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
 from workbench.errors import ConfigError, nearest_name
+from workbench.evaluate.net import RunLike, Runs
 from workbench.replay.trace import TABLES, Table
+
+__all__ = ["RunLike", "Runs", "each_run", "frame"]
 
 # Types that know "unknown" beside every value, so that a missing number never becomes 0 or False.
 _DTYPES = {"VARCHAR": "string", "INTEGER": "Int64", "BIGINT": "Int64", "DOUBLE": "Float64", "BOOLEAN": "boolean"}
-
-
-@runtime_checkable
-class RunLike(Protocol):
-    """What a report needs of a run: one configuration over a set of conversations."""
-
-    @property
-    def name(self) -> str:
-        """Name of the configuration."""
-        ...
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Key figures as in `workbench replay --json`; None where a figure is unknown."""
-        ...
-
-    @property
-    def config(self) -> Any:
-        """The configuration; has `model_dump()`, or is a mapping itself."""
-        ...
-
-    def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
-        """Rows of one trace table, of one conversation or all, in the order of the trace."""
-        ...
-
-
-Runs = Mapping[str, RunLike]
 
 
 def frame(runs: Runs | RunLike, table: str, conversation: str | None = None) -> pd.DataFrame:

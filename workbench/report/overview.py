@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from workbench.evaluate.net import (
+    NET_RULE,
+    Configured,
+    is_baseline,
+    net_prompt_tokens,
+    net_tokens,
+    settings_of,
+    shortened_by,
+    switched_on,
+)
 from workbench.report.labels import (
     UNKNOWN,
     counted,
@@ -23,15 +33,6 @@ from workbench.report.labels import (
 
 if TYPE_CHECKING:
     from workbench.report.frames import RunLike, Runs
-
-# What a token costs, as a share of a prompt token that isn't in the cache. Summaries are made by the main model
-# unless told otherwise, and a saving that leaves their calls out is none (WB-COST-02, WB-TUNE-06).
-CACHED_PRICE = 0.1
-SUMMARY_PRICE = 1.0
-NET_RULE = (
-    f"net tokens = prompt tokens, the reused prefix at a cached price of {CACHED_PRICE}, plus all tokens of the "
-    "summary model at full price, but for the part of a fork that repeats its parent"
-)
 
 _NO_WINDOW = "the context window of the model is unknown"
 _NO_EARLIER = "no call has an earlier request in its conversation"
@@ -125,82 +126,10 @@ def overview(runs: Runs, *, today: str | None = None) -> Overview:
     )
 
 
-class Configured(Protocol):
-    """What has a configuration: a run, or a call of one."""
-
-    @property
-    def config(self) -> Any:
-        """The configuration; has `model_dump()`, or is a mapping itself."""
-        ...
-
-
-def settings_of(run: Configured) -> Mapping[str, Any]:
-    """The configuration of a run as plain values; empty when it has none."""
-    config = run.config
-    if hasattr(config, "model_dump"):
-        config = config.model_dump()
-    return config if isinstance(config, Mapping) else {}
-
-
-def is_baseline(run: RunLike) -> bool:
-    """Whether a run sends the whole history: no summaries, compaction, tailoring or history limit."""
-    settings = settings_of(run)
-    return bool(settings) and not settings.get("summarizer") and not _shortened_by(settings)
-
-
-def _shortened_by(settings: Mapping[str, Any]) -> list[str]:
-    """What besides summaries makes requests shorter than the history, as predicates of a sentence."""
-    agent = settings.get("agent") or {}
-    return [
-        words
-        for words, on in (
-            ("compacts tool results", _switched_on(settings.get("compaction"))),
-            ("drops rounds that do not fit", _switched_on(settings.get("tailoring"))),
-            ("limits the history", bool(agent.get("max_history_runs"))),
-        )
-        if on
-    ]
-
-
 def shortens_requests(run: Configured) -> bool:
     """Whether compaction or tailoring is on."""
     settings = settings_of(run)
-    return _switched_on(settings.get("compaction")) or _switched_on(settings.get("tailoring"))
-
-
-def _switched_on(part: Any) -> bool:
-    return bool(part.get("enabled", True)) if isinstance(part, Mapping) and part else bool(part)
-
-
-def net_tokens(run: RunLike) -> float | None:
-    """What the rule weighs: prompts with the reused prefix at the cached price, and the summary calls.
-
-    None where a part of it is unknown.
-    """
-    prompts, summaries = net_prompt_tokens(run), summary_model_tokens(run)
-    if prompts is None or (summaries is None and settings_of(run).get("summarizer")):
-        return None
-    # A fork repeats its parent's prompt, which the provider has in its cache.
-    forked = run.facts.get("summary_prefix_tokens") or 0
-    return prompts + SUMMARY_PRICE * (summaries or 0) - (1 - CACHED_PRICE) * forked
-
-
-def net_prompt_tokens(run: RunLike) -> float | None:
-    """Prompt tokens with the reused prefix at the cached price; None where one of them is unknown."""
-    prompt, prefix = run.facts.get("prompt_tokens"), run.facts.get("prefix_tokens")
-    if prompt is None:
-        return None
-    if prefix is None:
-        # Conversations of one call have no earlier request: there is nothing that could be reused.
-        calls, conversations = run.facts.get("calls"), run.facts.get("conversations")
-        return float(prompt) if calls is not None and conversations is not None and calls <= conversations else None
-    return float(prompt - (1 - CACHED_PRICE) * prefix)
-
-
-def summary_model_tokens(run: RunLike) -> int | None:
-    """Tokens that the summary model read and wrote, retries included."""
-    tokens = run.facts.get("summary_tokens")
-    return None if tokens is None else int(tokens)
+    return switched_on(settings.get("compaction")) or switched_on(settings.get("tailoring"))
 
 
 def window_of(run: RunLike) -> int | None:
@@ -345,7 +274,7 @@ def _activity(run: RunLike) -> str:
     calls, checks = facts.get("calls") or 0, facts.get("checks") or 0
     firings, summaries = facts.get("firings") or 0, facts.get("summaries") or 0
     if not settings_of(run).get("summarizer") and not firings:
-        return listed([*_shortened_by(settings_of(run)), "makes no summaries"])
+        return listed([*shortened_by(settings_of(run)), "makes no summaries"])
     if not firings:
         return f"never fired in {counted(checks, 'check')}" if checks else "never checked its trigger"
     if not summaries:

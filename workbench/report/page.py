@@ -16,9 +16,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from workbench.evaluate.net import NET_RULE
+from workbench.report.comparison import comparison_section
 from workbench.report.labels import counted, listed, quoted, share, shorten
 from workbench.report.markup import Content, Markup, element, joined, verbatim
-from workbench.report.overview import NET_RULE, Overview, overview, sentence, summary_source
+from workbench.report.overview import Overview, overview, sentence, summary_source
 from workbench.report.palette import in_dark
 from workbench.report.selection import ReadOnce, Selection
 from workbench.report.stylesheet import style_with
@@ -33,6 +35,7 @@ from workbench.report.tables import (
 from workbench.report.whole_file import write_whole
 
 if TYPE_CHECKING:
+    from workbench.evaluate.compare import Comparison
     from workbench.report.frames import RunLike, Runs
     from workbench.report.plots.style import ReportFigure
 
@@ -45,6 +48,7 @@ def page(
     problems: Iterable[object] | None = None,
     notes: Iterable[str] = (),
     today: str | None = None,
+    comparison: Comparison | None = None,
 ) -> Path:
     """Write the report of a run set and return where it is.
 
@@ -55,8 +59,9 @@ def page(
         problems: What the loader couldn't read, one line each; without it the run set's own.
         notes: Further remarks for the reader, one paragraph each.
         today: Name of the configuration in production; without it the one called `today`.
+        comparison: What `compare` found about these runs.
     """
-    document = html_document(runs, title=title, problems=problems, notes=notes, today=today)
+    document = html_document(runs, title=title, problems=problems, notes=notes, today=today, comparison=comparison)
     return write_whole(path, document)
 
 
@@ -67,6 +72,7 @@ def html_document(
     problems: Iterable[object] | None = None,
     notes: Iterable[str] = (),
     today: str | None = None,
+    comparison: Comparison | None = None,
 ) -> str:
     """The text of the page; equal for equal runs, on any machine and at any time."""
     if not runs:
@@ -86,6 +92,7 @@ def html_document(
         *(element("p", remark, class_="remark") for remark in view.remarks),
         *(element("p", note) for note in notes),
         _problems(found),
+        None if comparison is None else comparison_section(comparison),
         _why(shown),
         _what_each_did(runs, view),
         causes_section(runs, view),

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import ConfigError, nearest_name
+from workbench.evaluate.net import settings_of
 from workbench.report.frames import RunLike, Runs, each_run, frame
 from workbench.report.labels import counted, listed, quoted, shorten
-from workbench.report.overview import SCRIPT_RATIOS, billing_counter, settings_of
+from workbench.report.overview import SCRIPT_RATIOS, billing_counter
 from workbench.report.plots.style import Floats
 
 _SOURCE_NAME_WIDTH = 48
