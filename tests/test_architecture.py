@@ -55,6 +55,8 @@ EXCEPTIONS = {
         "report",
     ): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
     ("replay/prompt.py", "report"): "a notebook asks the result itself what it looks like; loaded when shown",
+    ("evaluate/compare.py", "report"): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
+    ("replay/runs.py", "evaluate"): "a run's figures say whether it is stuck (WB-RPL-14); loaded when it is finished",
     ("replay/runs.py", "report"): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
 }
 

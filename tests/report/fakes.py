@@ -238,6 +238,7 @@ def _summarise(
         "mode": "standalone",
         "trigger": "token_threshold",
         "events_covered": state.events,
+        "covered_tokens": state.history + state.results,
         "boundary_event_id": f"{conversation}:{3 * call + 2:04d}",
         "estimated_tokens": round(state.delta),
         "request_tokens": state.history + state.results + state.summary + 200,

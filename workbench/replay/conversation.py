@@ -418,6 +418,7 @@ class ConversationReplay:
                 None if is_copy else call.mode,
                 attempt.report.trigger.name,
                 attempt.events_covered,
+                self._covered_tokens(attempt),
                 None if boundary is None else boundary.last_event_id,
                 None if boundary is None else boundary.cutoff_ns,
                 call.estimated_prompt_tokens,
@@ -431,6 +432,15 @@ class ConversationReplay:
                 text,
             )
         )
+
+    def _covered_tokens(self, attempt: SummaryAttempt) -> int:
+        session, boundary = attempt.session, None if attempt.summary is None else attempt.summary.boundary
+        last = None if boundary is None else session.position_of(boundary.last_event_id)
+        if last is None or not attempt.events_covered:
+            return 0
+        end = last + 1 - session.first_position
+        events = session.events[end - attempt.events_covered : end]
+        return sum(self._billing.count_text(part_text(message)) for event in events for message in event.messages)
 
     def _conversation_row(self) -> Row:
         conversation = self._conversation

@@ -27,7 +27,7 @@ from workbench.replay.prompt import Call, call_made_again
 from workbench.replay.trace import TABLES
 from workbench.store import tables as duck
 
-TRACE_VERSION = 3
+TRACE_VERSION = 4
 RUNS_FOLDER = "runs"
 _RUN_COLUMNS = (
     ("run_id", "VARCHAR"),
@@ -215,6 +215,7 @@ class RunWriter:
             "data_hash": self.key.data_hash,
             "profile": config.profile,
             "trace_hash": trace_hash,
+            "stuck_conversations": _stuck_conversations(tables),
         }
         return {name: known.get(name) for name in FACT_NAMES}
 
@@ -222,6 +223,21 @@ class RunWriter:
     def _remove(path: Path) -> None:
         for leftover in (path, path.with_name(path.name + ".wal")):
             leftover.unlink(missing_ok=True)
+
+
+def _stuck_conversations(tables: duck.TableFile) -> int:
+    """How many conversations are stuck in firings that don't pay (WB-RPL-14)."""
+    from workbench.evaluate.thrash import thrash
+
+    columns = {
+        "calls": "conversation, call, request, prompt_tokens, summary_key",
+        "summaries": "conversation, summary, call, filter_key, status, covered_tokens, completion_tokens",
+    }
+    rows = {}
+    for table, wanted in columns.items():
+        names, found = tables.read(f"SELECT {wanted} FROM {table}")  # noqa: S608 - the names above
+        rows[table] = [dict(zip(names, row, strict=True)) for row in found]
+    return len(thrash(rows["calls"], rows["summaries"]).stuck)
 
 
 def _plain_number(value: Any) -> Any:

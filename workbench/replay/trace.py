@@ -139,6 +139,7 @@ SUMMARIES = _table(
     ("mode", "VARCHAR", "standalone, cache_safe_fork, custom_response"),
     ("trigger", "VARCHAR", "name of the trigger that started it"),
     ("events_covered", "INTEGER", "events between the old boundary and the new one"),
+    ("covered_tokens", "INTEGER", "tokens of those events by the billing counter"),
     ("boundary_event_id", "VARCHAR", "last covered event"),
     ("cutoff_ns", "BIGINT", "its time"),
     ("estimated_tokens", "INTEGER", "estimate of the request by the engine's counter"),
