@@ -406,3 +406,13 @@ def test_compare_takes_finished_runs(here: Path, capsys: pytest.CaptureFixture[s
     assert (code, "From “base” to “tuned”: " in out) == (0, True)
     code, _, err = run(capsys, "compare", "--config", "tuned.toml")
     assert (code, "give a PATH" in err) == (2, True)
+
+
+def test_lint_prints_findings_and_is_strict_when_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-TUNE-07, WB-CLI-03."""
+    never = ("lint", "own.jsonl", "--config", "tuned.toml", "--set", "trigger.token=90000")
+    code, out, _ = run(capsys, *never)
+    assert (code, "warning: the trigger never fires" in out) == (0, True)
+    found = as_json(capsys, *never)
+    assert {finding["rule"] for finding in found["configs"][0]["findings"]} >= {"never-fires", "never-passes"}
+    assert run(capsys, *never, "--strict")[0] == 1

@@ -350,6 +350,34 @@ def _baseline_of(config: RunConfig) -> RunConfig:
     return without_shortening(config)
 
 
+def _add_lint(command: argparse.ArgumentParser) -> None:
+    """Say what a configuration's trigger can and can't do on these recordings, before it is deployed.
+
+    workbench lint chats.jsonl --config tuned.toml
+    """
+    _add_recording_options(command)
+    _add_config_options(command)
+    command.add_argument("--strict", action="store_true", help="exit with 1 when there is a warning")
+    _add_run_options(command)
+    command.set_defaults(run=_lint)
+
+
+def _lint(options: argparse.Namespace) -> int:
+    from workbench.evaluate.lint import lint
+    from workbench.replay.replay import replay
+    from workbench.report.comparison import lint_text
+
+    runs = replay(_load(options), _configs(options), runs=options.runs, jobs=options.jobs, fresh=options.fresh)
+    found = [lint(run) for run in runs.values()]
+    if options.json:
+        problems = [problem.as_dict() for problem in runs.problems]
+        _print_json({"configs": [one.as_dict() for one in found], "problems": problems})
+    else:
+        print("\n\n".join(map(lint_text, found)))
+        _print_problems(runs)
+    return 1 if options.strict and any(one.warnings for one in found) else 0
+
+
 def _add_sql(command: argparse.ArgumentParser) -> None:
     """Ask the finished runs in SQL; every trace table has a run_file column in front.
 
@@ -777,6 +805,7 @@ _COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "import": _add_import,
     "replay": _add_replay,
     "compare": _add_compare,
+    "lint": _add_lint,
     "sql": _add_sql,
     "report": _add_report,
     "calibrate": _add_calibrate,

@@ -1,6 +1,6 @@
-"""A comparison as a person reads it: verdicts, differences with their intervals, where they are largest (WB-TUNE-01).
+"""Comparisons and lints as a person reads them: verdicts, differences with intervals, findings (WB-TUNE-01, -07).
 
-In: a `Comparison`. Out: terminal text, a section of the page, a notebook display. An interval that isn't there is a
+In: a `Comparison` or a `Lint`. Out: terminal text, a section of the page, a notebook display. An interval that isn't there is a
 dash, and a sentence says why.
 """
 
@@ -17,6 +17,7 @@ from workbench.report.labels import (
     listed,
     number,
     percent,
+    printable,
     quoted,
     share,
     shorten,
@@ -26,9 +27,11 @@ from workbench.report.terminal import LINE_WIDTH, broken, figures_table
 
 if TYPE_CHECKING:
     from workbench.evaluate.compare import Comparison, Difference, Place, Verdict
+    from workbench.evaluate.lint import Lint
 
 _HEAD = ("per conversation", "reference", "run", "difference", "95 % interval", "sure")
 _PLACE_HEAD = ("conversation", "net tokens", "at call", "prompt there", "reference")
+_QUANTILES = (("p50", "half at most"), ("p90", "90 % at most"), ("max", "largest"))
 _MEASURE_NAMES = {
     "net_tokens": "net tokens",
     "prompt_tokens": "prompt tokens",
@@ -52,6 +55,22 @@ def comparison_text(comparison: Comparison) -> str:
             rows = [_place_cells(place) for place in places]
             blocks.append("\n".join(["Where they differ most:", figures_table(_PLACE_HEAD, rows)]))
     return "\n\n".join([*blocks, "\n".join(piece for note in _notes(comparison) for piece in broken(note, LINE_WIDTH))])
+
+
+def lint_text(found: Lint) -> str:
+    """What `workbench lint` prints for one configuration."""
+    corpus = found.corpus
+    prompts = corpus["prompt_tokens"]
+    about = f"{quoted(found.config)} on {counted(corpus['conversations'], 'conversation')}, {counted(corpus['calls'], 'call')}"
+    if prompts:
+        sizes = ", ".join(f"{name} {number(prompts[key])}" for key, name in _QUANTILES)
+        about += f"; prompt tokens: {sizes}"
+    lines = broken(about, LINE_WIDTH)
+    for finding in found.findings:
+        lines += broken(f"{finding.severity}: {printable(finding.text)}", LINE_WIDTH)
+    if not found.findings:
+        lines.append("nothing to remark")
+    return "\n".join(lines)
 
 
 def comparison_section(comparison: Comparison) -> Markup:
