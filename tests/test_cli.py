@@ -113,7 +113,7 @@ def test_replay_prints_exactly_the_documented_object(here: Path, capsys: pytest.
     assert set(found) == {"runs", "problems"}
     facts = found["runs"][0]
     assert tuple(facts) == FACT_NAMES
-    assert (facts["config"], facts["calls"], facts["needed_facts"], facts["cost_usd"]) == ("tuned", 24, None, None)
+    assert (facts["config"], facts["calls"], facts["needed_facts"], facts["cost_usd"]) == ("tuned", 24, 0, None)
     assert facts["firings"] > 0
     again = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--set", "trigger.token=200", "--fresh")
     assert again["runs"][0]["trace_hash"] == facts["trace_hash"]

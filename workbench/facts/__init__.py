@@ -4,7 +4,7 @@ In: texts. Out: candidates for needed facts (WB-RET-01a), whether another text m
 of words (WB-RPL-07b). The extractive source and the metric share it, so neither sees facts that the other
 doesn't.
 
-    scripts -> quantities -> candidates -> mentions
+    scripts -> quantities -> candidates -> mentions -> finder
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from workbench.facts.candidates import (
     key_of,
     keys_mentioned,
 )
+from workbench.facts.finder import CandidateFinder
 from workbench.facts.mentions import EarlierText, Mentions, TermCounts, argument_values, contains, term_runs
 from workbench.facts.scripts import FUNCTION_CHARACTERS, cut_to_words, folded, words
 
@@ -55,6 +56,7 @@ __all__ = [
     "TIME",
     "URL",
     "Candidate",
+    "CandidateFinder",
     "EarlierText",
     "Mentions",
     "TermCounts",

@@ -34,13 +34,26 @@ class Mentions:
     def __init__(self, text: str) -> None:
         self._text = text
         self._folded = folded(text)
+        self._candidates: tuple[Candidate, ...] | None = None
         self._keys: frozenset[str] | None = None
+
+    @property
+    def folded(self) -> str:
+        """The text as plain strings are compared with it."""
+        return self._folded
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The text's own candidates, in order of place."""
+        if self._candidates is None:
+            self._candidates = tuple(candidates(self._text))
+        return self._candidates
 
     @property
     def keys(self) -> frozenset[str]:
         """Keys of everything that the text's own candidates make known."""
         if self._keys is None:
-            self._keys = frozenset(key for one in candidates(self._text) for key in keys_mentioned(one))
+            self._keys = frozenset(key for one in self.candidates for key in keys_mentioned(one))
         return self._keys
 
     def __contains__(self, candidate: Candidate) -> bool:

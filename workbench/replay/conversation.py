@@ -31,6 +31,8 @@ from workbench.replay.audit import Audit
 from workbench.replay.cache import part_text, tools_text
 from workbench.replay.loop import VirtualLoop
 from workbench.replay.meter import CallFacts, CallMeter
+from workbench.replay.needed import NeededFacts
+from workbench.replay.needed_rows import FactRecorder
 from workbench.replay.sources import WatchedModel, summary_model
 from workbench.replay.trace import TABLES
 from workbench.service.service import SessionService
@@ -66,12 +68,14 @@ class ConversationTrace:
 class RecordedModel:
     """The main model of a replay: answers what was answered, when it was answered."""
 
-    def __init__(self, script: Script, *, name: str, context_window: int) -> None:
+    def __init__(self, script: Script, *, name: str, context_window: int, facts: FactRecorder) -> None:
         self.name = name
         self.context_window = context_window
         self._script = script
+        self._facts = facts
 
     async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        await self._facts.search()  # what the model could find now, before anything else is stored
         yield await self._script.answer()
 
 
@@ -208,6 +212,7 @@ class ConversationReplay:
         cache_seed: Sequence[Sequence[str]] = (),
         on_sent: Any = None,
         until_call: int | None = None,
+        needed: NeededFacts | None = None,
     ) -> None:
         self._until_call = until_call
         self._conversation = conversation
@@ -228,6 +233,7 @@ class ConversationReplay:
         self._on_sent = on_sent
         self._rewritten: dict[tuple[str, str], int] = {}
         self._audit = Audit(conversation.id, config, self._trace.rows["coverage"], self._trace.rows["violations"])
+        self._facts = FactRecorder(conversation.id, config, needed, self._audit.coverage, self._trace.rows)
         self._source: Model = summary_model(config, self._billing)
 
     def run(self) -> ConversationTrace:
@@ -254,6 +260,7 @@ class ConversationReplay:
         service = build_service(config, store, summary_model=self._source, clock=self._loop, observer=self)
         session = await service.create_session(key.app_name, key.user_id, key.session_id)
         script = Script(self._loop, service)
+        self._facts.begin(service)
         for event in conversation.seed_events:
             await script.append(session, event)
         self._audit.on_session(session)
@@ -269,6 +276,7 @@ class ConversationReplay:
             script,
             name=config.model.name or conversation.model or "recorded",
             context_window=config.model.context_window or 0,
+            facts=self._facts,
         )
         agent = build_agent(
             config,
@@ -342,6 +350,7 @@ class ConversationReplay:
         rows.append(self._meter.row(facts, sent))
         self._note_rewrites(sent, len(rows) - 1)
         self._audit.on_call(len(rows) - 1, sent, self._meter.n_shared)
+        self._facts.on_call(len(rows) - 1, sent, self._meter.n_shared)
         if self._on_sent is not None:
             self._on_sent(facts, sent)
         if facts.call == self._until_call:
@@ -467,6 +476,7 @@ def replay_conversation(
     cache_seed: Sequence[Sequence[str]] = (),
     on_sent: Any = None,
     until_call: int | None = None,
+    needed: NeededFacts | None = None,
 ) -> ConversationTrace:
     """Push one conversation through the engine under one configuration.
 
@@ -474,9 +484,16 @@ def replay_conversation(
         cache_seed: Part texts of requests of other conversations that the cache has seen.
         on_sent: Called with `(CallFacts, SentRequest)` at each call; for looking at exact requests.
         until_call: Stop when this call is measured; None = go to the end.
+        needed: The conversation's needed facts, to follow what becomes of them; None = don't.
     """
     return ConversationReplay(
-        conversation, config, position=position, cache_seed=cache_seed, on_sent=on_sent, until_call=until_call
+        conversation,
+        config,
+        position=position,
+        cache_seed=cache_seed,
+        on_sent=on_sent,
+        until_call=until_call,
+        needed=needed,
     ).run()
 
 

@@ -109,6 +109,14 @@ class _Chain:
             return known[1]
         return self.parent[0].level(position, self.parent[1]) if self.parent is not None else 0
 
+    def age(self, position: int, version: int) -> int:
+        """How many versions in a row an event has gone through; 0 when this one wasn't made of it."""
+        known = self._levels.get(position)
+        if known is not None and known[0] <= version:
+            return version - known[0] + 1
+        before = self.parent[0].age(position, self.parent[1]) if self.parent is not None else 0
+        return before + version + 1 if before else 0
+
 
 @dataclass(frozen=True, slots=True)
 class _Version:
@@ -380,6 +388,10 @@ class CoverageTracker:
         """The summary in the last request stands for this event, which isn't in it."""
         state = self.states[position] if position < len(self.states) else None
         return state is not None and state[0] in (COVERED, COVERED_CUT)
+
+    def n_summaries_of(self, position: int) -> int:
+        """How many summaries in a row an event went through, the one in the last request included; 0 for none."""
+        return max((version.chain.age(position, version.number) for version in self.summaries), default=0)
 
     def is_sent(self, event: Event) -> bool:
         """The last request has a message of this event."""

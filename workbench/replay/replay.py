@@ -22,6 +22,7 @@ from workbench.errors import ConfigError, ReplayError, WorkbenchError
 from workbench.recordings import Recordings, load_recordings
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import ConversationTrace, grown_seeds, replay_conversation
+from workbench.replay.needed import NeededFacts, RecordedTexts, needed_facts, term_counts
 from workbench.replay.runs import RUNS_FOLDER, Run, RunKey, RunSet, RunWriter, with_unique_ids
 from workbench.replay.sources import source_version, tidy_cassettes
 from workbench.version import __version__
@@ -51,6 +52,7 @@ class _Task:
     seeds: tuple[tuple[tuple[str, ...], ...], ...]
     wanted: tuple[tuple[bool, ...], ...]
     """Per conversation, per configuration."""
+    needed: tuple[NeededFacts, ...]
 
 
 def replay(
@@ -154,17 +156,26 @@ def _write(writers: Sequence[RunWriter], traces: Sequence[Sequence[ConversationT
         bar.advance(len(batch))
 
 
+_Place = tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...], NeededFacts]
+"""A conversation with its place in the run, cache seeds, who wants it and its needed facts."""
+
+
 def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress) -> Iterator[_Task]:
     """Blocks of conversations that some configuration hasn't got yet."""
-    block: list[tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...]]] = []
+    block: list[_Place] = []
+    counts = term_counts(recordings)
+    before: RecordedTexts | None = None
     corpus_seeds: tuple[tuple[str, ...], ...] = ()
     n_events = 0
     for position, conversation in enumerate(with_unique_ids(recordings)):
         wanted = tuple(position not in writer.done for writer in writers)
         bar.advance(wanted.count(False))
+        texts = RecordedTexts(conversation)
         if any(wanted):
-            block.append((conversation, position, corpus_seeds, wanted))
+            needed = needed_facts(texts, counts, other=before)
+            block.append((conversation, position, corpus_seeds, wanted, needed))
             n_events += len(conversation.events)
+        before = texts
         corpus_seeds = grown_seeds(corpus_seeds, conversation)
         if n_events >= BLOCK_EVENTS:
             yield _task_of(block)
@@ -173,23 +184,25 @@ def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress) 
         yield _task_of(block)
 
 
-def _task_of(block: Sequence[tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...]]]) -> _Task:
-    conversations, positions, seeds, wanted = zip(*block, strict=True)
-    return _Task(conversations, positions, seeds, wanted)
+def _task_of(block: Sequence[_Place]) -> _Task:
+    conversations, positions, seeds, wanted, needed = zip(*block, strict=True)
+    return _Task(conversations, positions, seeds, wanted, needed)
 
 
 def _replay_task(task: _Task, configs: Sequence[RunConfig]) -> list[list[ConversationTrace]]:
     """Traces per configuration, in conversation order."""
     traces: list[list[ConversationTrace]] = [[] for _ in configs]
-    for conversation, position, seeds, wanted in zip(
-        task.conversations, task.positions, task.seeds, task.wanted, strict=True
+    for conversation, position, seeds, wanted, needed in zip(
+        task.conversations, task.positions, task.seeds, task.wanted, task.needed, strict=True
     ):
         for i, config in enumerate(configs):
             if not wanted[i]:
                 continue
             cache_seed = seeds if config.cache.scope == "corpus" else ()
             try:
-                trace = replay_conversation(conversation, config, position=position, cache_seed=cache_seed)
+                trace = replay_conversation(
+                    conversation, config, position=position, cache_seed=cache_seed, needed=needed
+                )
             except WorkbenchError as error:
                 where = f"{conversation.place}: conversation {conversation.id!r} under {config.label()!r}"
                 stopped = ReplayError(f"{where}: {error}", hint=error.hint)

@@ -21,8 +21,11 @@ from typing import Any
 
 from workbench.config import RunConfig
 from workbench.errors import ReplayError, StoreError, StoreLockedError, nearest_name
+from workbench.facts import CODE
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import ConversationTrace, grown_seeds
+from workbench.replay.needed import MAX_CHANCE, MIN_CONVERSATIONS, MIN_FACTS
+from workbench.replay.needed_states import VISIBLE
 from workbench.replay.prompt import Call, call_made_again
 from workbench.replay.trace import TABLES
 from workbench.store import tables as duck
@@ -72,7 +75,15 @@ FACT_NAMES = (
 )
 """Keys of a run's figures, as `workbench replay --json` prints them (WB-CLI-03); None = not known."""
 
-_TOTALS_SQL = """
+# Without class `code` and without classes that chance alone would fill (WB-RET-01a, -01b).
+_HEADLINE_FACTS = f"""
+headline AS (
+    SELECT conversation, state IN ({", ".join(map(repr, VISIBLE))}) AS visible FROM needed_facts
+    WHERE kind <> '{CODE}' AND kind NOT IN (
+        SELECT kind FROM fact_chance GROUP BY kind HAVING sum(by_chance) > {MAX_CHANCE} * sum(needed)))
+"""  # noqa: S608 - constants of this package
+_TOTALS_SQL = f"""
+WITH {_HEADLINE_FACTS}
 SELECT
     (SELECT count(*) FROM conversations) AS conversations,
     (SELECT coalesce(sum(events), 0) FROM conversations) AS events,
@@ -91,8 +102,11 @@ SELECT
     (SELECT sum(prefix_tokens) / nullif(sum(reusable_tokens), 0) FROM calls
         WHERE prefix_tokens IS NOT NULL) AS prefix_reuse,
     (SELECT sum(prefix_tokens) / nullif(sum(prompt_tokens), 0) FROM calls
-        WHERE prefix_tokens IS NOT NULL) AS prefix_share
-"""
+        WHERE prefix_tokens IS NOT NULL) AS prefix_share,
+    (SELECT count(*) FROM headline) AS needed_facts,
+    (SELECT CASE WHEN count(*) >= {MIN_FACTS} AND count(DISTINCT conversation) >= {MIN_CONVERSATIONS}
+        THEN avg(visible::INTEGER) END FROM headline) AS needed_fact_recall
+"""  # noqa: S608 - constants of this package
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The tables of a trace: what a replay writes down, column by column.
 
 In: nothing. Out: `TABLES`, the one description that the run file, the data frames, `workbench sql` and the
-README share. A trace row is a plain tuple in column order. Implements WB-RPL-03 to -06, -11, -13, -18 and -19.
+README share. A trace row is a plain tuple in column order. Implements WB-RPL-03 to -06, -11, -13, -18, -19
+and the rows of WB-RET-01.
 """
 
 from __future__ import annotations
@@ -195,7 +196,37 @@ VIOLATIONS = _table(
     ("detail", "VARCHAR", "the tool call id, or the role"),
 )
 
-TABLES = {table.name: table for table in (CONVERSATIONS, CALLS, CHECKS, SUMMARIES, COMPACTIONS, COVERAGE, VIOLATIONS)}
+NEEDED_FACTS = _table(
+    "needed_facts",
+    "One row per fact and call that needs it: the recorded answer used it, and it was said well before.",
+    _CONVERSATION,
+    ("call", "INTEGER", "the call that needs it"),
+    ("kind", "VARCHAR", "class of the fact: url, email, ..., identifier, number, quoted, name, cjk, hangul, code"),
+    ("value", "VARCHAR", "the fact, as the answer has it"),
+    ("source_position", "INTEGER", "recorded event that said it first, from 0"),
+    ("source_event_id", "VARCHAR", "its id"),
+    ("source_role", "VARCHAR", "who said it first: user, assistant, tool, system"),
+    ("state", "VARCHAR", "visible_raw, visible_summary, recoverable, lost"),
+    ("step", "VARCHAR", "what took that event out of the request; empty while a message says the fact"),
+    ("summaries", "INTEGER", "summaries in a row that the event went through; 0 when none covers it"),
+)
+
+FACT_CHANCE = _table(
+    "fact_chance",
+    "One row per conversation and class of facts: how many are found needed with another conversation's history.",
+    _CONVERSATION,
+    ("compared_with", "VARCHAR", "the other conversation"),
+    ("kind", "VARCHAR", "class of the facts"),
+    ("needed", "INTEGER", "needed facts of this class"),
+    ("by_chance", "INTEGER", "what the same answers would need of the other conversation's history"),
+)
+
+TABLES = {
+    table.name: table
+    for table in (
+        CONVERSATIONS, CALLS, CHECKS, SUMMARIES, COMPACTIONS, COVERAGE, VIOLATIONS, NEEDED_FACTS, FACT_CHANCE
+    )
+}  # fmt: skip
 
 # Causes of a prefix break (WB-CACHE-03), in the words of the trace.
 BREAK_CAUSES = {
