@@ -14,14 +14,31 @@ from workbench.report.page import page
 
 if TYPE_CHECKING:
     from workbench.report.frames import frame
-    from workbench.report.plots import calibration_error, firing_map, prefix_reuse, tokens_per_call, trigger_value
+    from workbench.report.plots import (
+        calibration_error,
+        firing_map,
+        needed_facts,
+        prefix_reuse,
+        tokens_per_call,
+        trigger_value,
+    )
 
-__all__ = ["calibration_error", "firing_map", "frame", "page", "prefix_reuse", "tokens_per_call", "trigger_value"]
+__all__ = [
+    "calibration_error",
+    "firing_map",
+    "frame",
+    "needed_facts",
+    "page",
+    "prefix_reuse",
+    "tokens_per_call",
+    "trigger_value",
+]
 
 _HOME = {
     "calibration_error": "workbench.report.plots",
     "frame": "workbench.report.frames",
     "firing_map": "workbench.report.plots",
+    "needed_facts": "workbench.report.plots",
     "prefix_reuse": "workbench.report.plots",
     "tokens_per_call": "workbench.report.plots",
     "trigger_value": "workbench.report.plots",

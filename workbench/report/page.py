@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.evaluate.net import NET_RULE
 from workbench.report.comparison import comparison_section
+from workbench.report.facts import facts_section
 from workbench.report.labels import counted, listed, quoted, share, shorten
 from workbench.report.markup import Content, Markup, element, joined, verbatim
 from workbench.report.overview import Overview, overview, sentence, summary_source
@@ -95,6 +96,7 @@ def html_document(
         None if comparison is None else comparison_section(comparison),
         _why(shown),
         _what_each_did(runs, view),
+        facts_section(runs, view),
         causes_section(runs, view),
         shortening_section(runs, view),
         conversations_section(shown),
@@ -166,6 +168,9 @@ def _why(shown: Selection) -> Markup:
     figures += [_figure(partial(plots.prefix_reuse, run)) for run in _telling_prefixes(shown)]
     if mapped := _mapped_run(shown):
         figures.append(_figure(partial(plots.firing_map, mapped)))
+    needing = {name: run for name, run in chosen.items() if run.rows("needed_facts")}
+    if needing:
+        figures.append(_figure(partial(plots.needed_facts, needing)))
     left_out = len(shown.runs) - len(shown.names)
     remark = "Each panel is one configuration on the same recorded conversation, the one with the most calls."
     if left_out:

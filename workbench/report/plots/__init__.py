@@ -4,9 +4,10 @@ The title of a figure is what the data show; where they show nothing, the title 
 """
 
 from workbench.report.plots.calibration import calibration_error
+from workbench.report.plots.facts import needed_facts
 from workbench.report.plots.firing import firing_map
 from workbench.report.plots.prefix import prefix_reuse
 from workbench.report.plots.tokens import tokens_per_call
 from workbench.report.plots.trigger import trigger_value
 
-__all__ = ["calibration_error", "firing_map", "prefix_reuse", "tokens_per_call", "trigger_value"]
+__all__ = ["calibration_error", "firing_map", "needed_facts", "prefix_reuse", "tokens_per_call", "trigger_value"]
