@@ -18,7 +18,7 @@ DATASETS = Path(__file__).resolve().parents[2] / "datasets"
 
 
 @pytest.fixture
-def check(recorded):  # noqa: F811 - a fixture
+def check(recorded):
     """The result for one summary text of a short conversation."""
 
     def run(text: str, *, boundary: int = 3, said: str = "订单 HB-20417，共 1,580 元，3 月 6 日下单", **options: Any):
@@ -74,7 +74,8 @@ def test_words_about_a_tool_are_no_call(check):
 
 
 @pytest.mark.parametrize(
-    "text", ["好的，您的订单已发货。", "Sure, the order was sent.", "かしこまりました。", "네, 알겠습니다.", "您好，请问"]
+    "text",
+    ["好的，您的订单已发货。", "Sure, the order was sent.", "かしこまりました。", "네, 알겠습니다.", "您好，请问"],
 )
 def test_an_answer_is_no_summary(text: str, check):
     """WB-RET-04: in Chinese, English, Japanese, Korean."""

@@ -287,3 +287,31 @@ def _facts(name: str, tables: dict[str, list[Row]], window: int | None) -> dict[
         "stuck_conversations": 0,
         "trace_hash": "0" * 64,
     }
+
+
+def with_facts_table(run: FakeRun, states: Mapping[int, Mapping[str, int]], conversation: str = "客服-01") -> FakeRun:
+    """A copy of a run whose calls need so many facts in each state."""
+    rows: list[Row] = []
+    for call, counts in states.items():
+        for state, n in counts.items():
+            rows += [_fact_row(conversation, call, f"订单-{call:02d}-{i}", state) for i in range(n)]
+    tables = {**run.tables, "needed_facts": rows, "fact_chance": [
+        {"conversation": conversation, "compared_with": "客服-02", "kind": kind, "needed": 50, "by_chance": by_chance}
+        for kind, by_chance in (("identifier", 1), ("time", 20))
+    ]}  # fmt: skip
+    return FakeRun(run.name, run.facts, run.config, tables)
+
+
+def _fact_row(conversation: str, call: int, value: str, state: str) -> Row:
+    return {
+        "conversation": conversation,
+        "call": call,
+        "kind": "identifier",
+        "value": value,
+        "source_position": 4,
+        "source_event_id": f"{conversation}:0004",
+        "source_role": "tool",
+        "state": state,
+        "step": "" if state == "visible_raw" else "summary",
+        "summaries": 0 if state == "visible_raw" else 1,
+    }
