@@ -834,6 +834,9 @@ def _add_recording_options(command: argparse.ArgumentParser, *, needed: bool = T
     command.add_argument("--zone", help="zone of times that have none, e.g. +08:00")
     command.add_argument("--time-unit", choices=["s", "ms"], help="unit of numeric times")
     command.add_argument("--assume-order", action="store_true", help="keep events without a time, in file order")
+    command.add_argument(
+        "--join", type=int, default=1, metavar="N", help="make one conversation of N short dialogues, labelled so"
+    )
     command.add_argument("--max-line-mb", type=int, default=64, help="longest line that is read")
     command.add_argument(
         "--max-unpacked-mb", type=int, default=1024, help="most that a packed file, or one store, may unpack to"
@@ -898,6 +901,7 @@ def _load(options: argparse.Namespace) -> Recordings:
         zone=options.zone,
         time_unit=options.time_unit,
         assume_order=options.assume_order,
+        join=options.join,
         max_line_mb=options.max_line_mb,
         max_unpacked_mb=options.max_unpacked_mb,
         app=options.app,

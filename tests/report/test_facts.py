@@ -83,7 +83,8 @@ def test_nothing_is_clipped_and_nothing_overlaps(theme: str, worst: int):
     texts = [*figure.texts, *(text for axes in figure.axes for text in (*axes.texts, axes.title, axes._left_title))]
     boxes = [text.get_window_extent() for text in texts if text.get_text()]
     for box in boxes:
-        assert box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height
+        assert 0 <= box.x0 < box.x1 <= width
+        assert 0 <= box.y0 < box.y1 <= height
     assert not [(a, b) for a, b in combinations(boxes, 2) if a.overlaps(b)]
 
 

@@ -25,6 +25,7 @@ from workbench.recordings.chat import tools_from_chat
 from workbench.recordings.claude_code import CLAUDE_CODE
 from workbench.recordings.csv import CSV
 from workbench.recordings.dialogue import DIALOGUE
+from workbench.recordings.joining import joined
 from workbench.recordings.langchain import LANGCHAIN
 from workbench.recordings.native import NATIVE
 from workbench.recordings.openai_chat import OPENAI_CHAT
@@ -91,6 +92,7 @@ def load_recordings(
     zone: str | None = None,
     time_unit: str | None = None,
     assume_order: bool = False,
+    join: int = 1,
     max_line_mb: int = 64,
     max_unpacked_mb: int = 1024,
     app: str | Sequence[str] | None = None,
@@ -114,6 +116,7 @@ def load_recordings(
         zone: Of times that have none: `+09:00`, `Asia/Tokyo`.
         time_unit: Of times that are numbers: s, ms, us, ns; seconds unless said otherwise.
         assume_order: Events without a time, among others that have one, take that of the event before.
+        join: Make one conversation of so many short dialogues; it is labelled as joined.
         max_line_mb: Longest record that is read.
         max_unpacked_mb: Most that one packed file may unpack to, and that the sessions of one store may take.
         app: Only conversations of this application, or of these.
@@ -135,7 +138,7 @@ def load_recordings(
         assume_order=assume_order, mapping=map, app=app, user=user, since=since, until=until,
         instruction=instruction, tools=_tool_specs(tools),
     )  # fmt: skip
-    for name, limit in (("max_line_mb", max_line_mb), ("max_unpacked_mb", max_unpacked_mb)):
+    for name, limit in (("join", join), ("max_line_mb", max_line_mb), ("max_unpacked_mb", max_unpacked_mb)):
         if isinstance(limit, bool) or limit < 1:
             raise ConfigError.for_field(name, limit, "a whole number, 1 or more")
     if format != AUTO and format not in _FORMATS_BY_NAME:
@@ -147,7 +150,7 @@ def load_recordings(
     stores = StoreReader(max_line_bytes=max_line_mb * MB, max_bytes=max_unpacked_mb * MB)
     loader = _Loader(paths, forced, options, max_line_mb * MB, max_unpacked_mb * MB, stores)
     check_paths(paths)
-    recordings = Recordings(loader.walk)
+    recordings = Recordings(loader.walk if join == 1 else lambda found: joined(loader.walk(found), join))
     recordings.check_not_empty(", ".join(str(item) for item in paths))
     return recordings
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from workbench.evaluate.net import NET_RULE
+from workbench.recordings.joining import is_joined
 from workbench.report.comparison import comparison_section
 from workbench.report.facts import facts_section
 from workbench.report.labels import counted, listed, quoted, share, shorten
@@ -113,6 +114,8 @@ def html_document(
 def _provenance(runs: Runs, view: Overview) -> str:
     first = runs[view.rows[0].name]
     parts = [name for name in (_source_names(first.rows("conversations")),) if name]
+    n_joined = sum(is_joined(str(row.get("format"))) for row in first.rows("conversations"))
+    parts += [f"{counted(n_joined, 'conversation')} joined of short dialogues"] if n_joined else []
     return " · ".join([*parts, view.provenance, _dates(first)])
 
 
