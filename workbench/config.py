@@ -14,6 +14,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -41,6 +42,24 @@ def _seconds(value: Any) -> Any:
 
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 """Seconds, or a text such as `30s`, `5m`, `1h30m`."""
+
+
+CacheProvider = Literal[
+    "auto",
+    "openai",
+    "openai-24h",
+    "openai-5.6",
+    "anthropic",
+    "anthropic-1h",
+    "anthropic-auto",
+    "deepseek",
+    "gemini",
+    "qwen",
+    "qwen-explicit",
+    "vllm",
+    "none",
+]
+"""Names of the cache rules in `workbench.evaluate.providers`."""
 
 
 class CounterSettings(Settings):
@@ -177,6 +196,65 @@ class CacheSettings(Settings):
 
     scope: Literal["conversation", "corpus"] = "conversation"
     """Whose earlier requests count: the conversation's own, or all before it in the run. WB-CACHE-01a."""
+    provider: CacheProvider = "auto"
+    """Whose rules hold: `auto` goes by the name of the model, `none` caches nothing. The other options of this
+    table replace what the rules of the provider say. WB-CACHE-02."""
+    min_tokens: int | None = Field(default=None, ge=0)
+    """Shortest prefix that is cached, in tokens; none = the provider's. WB-CACHE-02."""
+    block_tokens: int | None = Field(default=None, ge=1)
+    """A cached prefix is a multiple of this, in tokens; none = the provider's. WB-CACHE-02."""
+    lifetime_s: Annotated[Seconds, Field(gt=0)] | None = None
+    """Silence after which a prefix is forgotten, in seconds or as `5m`; none = the provider's. WB-CACHE-02."""
+    refreshed_by_use: bool | None = None
+    """Reading a prefix starts its lifetime anew; none = the provider's. WB-CACHE-02."""
+    breakpoints: Annotated[tuple[Literal["tools", "system", "end"], ...], Field(strict=False)] | None = None
+    """Where requests mark ends of what shall be cached, for providers that match at marks; none = the
+    provider's. WB-CACHE-02."""
+    capacity_tokens: int | None = Field(default=None, gt=0)
+    """Room of the cache, in tokens; the least recently used go first; none = the provider's. WB-CACHE-02."""
+    read_factor: float | None = Field(default=None, ge=0)
+    """Price of a token read from the cache, as a share of an uncached one; none = by model. WB-CACHE-02."""
+    write_factor: float | None = Field(default=None, ge=0)
+    """Price of a token written to the cache, as a multiple of an uncached one; none = by model. WB-CACHE-02."""
+
+
+class TokenPrices(Settings):
+    """Prices of one model per million tokens."""
+
+    input: float | None = Field(default=None, ge=0)
+    """Per million prompt tokens that the cache has no part in; none = the price package's. WB-COST-01."""
+    output: float | None = Field(default=None, ge=0)
+    """Per million tokens of answers; none = the price package's. WB-COST-01."""
+    cache_read: float | None = Field(default=None, ge=0)
+    """Per million tokens read from the cache; none = the price package's. WB-COST-01."""
+    cache_write: float | None = Field(default=None, ge=0)
+    """Per million tokens written to the cache; none = the price package's. WB-COST-01."""
+
+
+class PriceSettings(Settings):
+    """What tokens cost; a model without a known price is counted in tokens only."""
+
+    model: str = ""
+    """Model whose prices the main calls have; empty = `model.name`, else the recording's. WB-COST-01."""
+    summary_model: str = ""
+    """The same for summary calls; empty = `summaries.model`, else the main model's. WB-COST-01."""
+    date: str = ""
+    """Day whose prices hold, as 2026-03-01; empty = the day of each call. WB-COST-01."""
+    currency: str = Field(default="USD", pattern="^[A-Z]{3}$")
+    """Currency of the prices given here; the price package knows US dollars only. WB-COST-01."""
+    main: TokenPrices = TokenPrices()
+    """Prices of the main model, in place of the package's."""
+    summary: TokenPrices = TokenPrices()
+    """Prices of the summary model, in place of the package's."""
+
+    @model_validator(mode="after")
+    def _has_a_date(self) -> Self:
+        if self.date:
+            try:
+                date.fromisoformat(self.date)
+            except ValueError as error:
+                raise ConfigError.for_field("date", self.date, "a day such as 2026-03-01") from error
+        return self
 
 
 class RunConfig(Settings):
@@ -208,6 +286,8 @@ class RunConfig(Settings):
     """How prompts are measured."""
     cache: CacheSettings = CacheSettings()
     """The simulated prompt cache."""
+    prices: PriceSettings = PriceSettings()
+    """What tokens cost."""
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:

@@ -67,6 +67,27 @@ def test_a_seeded_prefix_of_another_conversation_counts_as_seen() -> None:
     assert first.tokens == len("<|system|>\nhello\n")
 
 
+def test_a_prefix_is_the_newest_requests_that_had_it() -> None:
+    """WB-CACHE-02: how old a prefix is decides whether a provider still has it."""
+    tree = PrefixTree(ONE_RUNE)
+    tree.observe(0, ["a\n", "b\n", "c\n"])
+    assert tree.observe(1, ["X\n"]).request == 0
+    back = tree.observe(1, ["b\n", "d\n"])
+    assert (back.tokens, back.request, back.recent_tokens) == (4, 0, 2)
+    again = tree.observe(1, ["X\n", "e\n"])
+    assert (again.tokens, again.request, again.recent_tokens) == (4, 1, 2)
+    longer = tree.observe(3, ["f\n"])
+    assert (longer.tokens, longer.request, longer.recent_tokens) == (6, 3, 6)
+
+
+def test_a_seeded_prefix_has_no_request_of_its_own() -> None:
+    """WB-CACHE-01a."""
+    tree = PrefixTree(ONE_RUNE)
+    tree.seed(["a\n"])
+    assert tree.observe(0, ["a\n", "b\n"]).request is None
+    assert tree.observe(0, ["a\n", "c\n"]).request == 0
+
+
 PARTS = st.lists(
     st.sampled_from(["<|u|>\na\nb\n", "<|u|>\na\nc\n", "<|s|>\na\n", "<|u|>\n", "<|u|>\na\nb\nd\n"]), max_size=6
 )
@@ -87,6 +108,9 @@ def test_the_tree_agrees_with_comparing_whole_texts(requests: list[list[str]]) -
             assert prefix is not None
             assert prefix.tokens == common_prefix_tokens(texts, earlier, ONE_RUNE)
             assert prefix.reusable_tokens == max(sum(map(len, other)) for other in earlier)
+            assert prefix.request is not None
+            assert common_prefix_tokens(texts, [earlier[prefix.request]], ONE_RUNE) == prefix.tokens
+            assert prefix.recent_tokens <= common_prefix_tokens(texts, earlier[-1:], ONE_RUNE)
         else:
             assert prefix is None
         earlier.append(texts)

@@ -56,11 +56,13 @@ class _Node:
     for the second.
     """
 
-    __slots__ = ("children", "only", "only_text", "texts", "tokens")
+    __slots__ = ("children", "last", "only", "only_text", "texts", "tokens")
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
         """Tokens of the whole path."""
+        self.last = -1
+        """The newest request with this path, for a node that isn't on the newest request's; -1 = of none here."""
         self.only: _Node | None = None
         self.only_text = ""
         self.children: dict[str, _Node] | None = None
@@ -104,6 +106,10 @@ class Prefix:
     """Tokens of the longest earlier request."""
     n_parts: int
     """Leading parts that are equal as a whole."""
+    request: int | None
+    """The newest earlier request with this prefix, counted from 0; None = one of another conversation."""
+    recent_tokens: int
+    """Leading tokens equal to the request just before, as far as known."""
 
 
 class PrefixTree:
@@ -118,6 +124,7 @@ class PrefixTree:
         self._path: list[_Node] = [self._root]
         self._longest = 0
         self._is_empty = True
+        self._n_requests = 0
 
     def seed(self, texts: Sequence[str]) -> None:
         """Let a request of another conversation count as seen (`cache.scope = corpus`)."""
@@ -133,8 +140,13 @@ class PrefixTree:
         Returns:
             Its prefix, None for the first request of all.
         """
+        left = self._path[n_shared + 1 :]
         del self._path[n_shared + 1 :]
+        newest = self._n_requests - 1
+        for node in left:
+            node.last = newest
         node = self._path[-1]
+        recent = node.tokens
         n_known = 0
         for text in new_texts:
             known = node.child(text)
@@ -146,20 +158,31 @@ class PrefixTree:
         prefix = None
         if not self._is_empty:
             tokens = node.tokens
+            holder = node.last if n_known else newest
             if n_known < len(new_texts):
-                tokens += self._shared_with_a_child(node, new_texts[n_known])
-            prefix = Prefix(tokens, self._longest, n_shared + n_known)
+                n_common, child = self._shared_with_a_child(node, new_texts[n_known])
+                tokens += n_common
+                if child is not None:
+                    holder = child.last
+                    if not n_known and left and child is left[0]:
+                        recent = tokens
+            prefix = Prefix(
+                tokens, self._longest, n_shared + n_known, request=holder if holder >= 0 else None, recent_tokens=recent
+            )
         for text in new_texts[n_known:]:
             node = node.add(text, self._counter.count_text(text))
             self._path.append(node)
         self._longest = max(self._longest, node.tokens)
         self._is_empty = False
+        self._n_requests += 1
         return prefix
 
-    def _shared_with_a_child(self, node: _Node, text: str) -> int:
-        """Tokens that a differing part has in common with the most similar one seen at its place."""
-        common = max((common_text(text, other) for other in node.neighbours(text)), key=len, default="")
-        return self._counter.count_text(common)
+    def _shared_with_a_child(self, node: _Node, text: str) -> tuple[int, _Node | None]:
+        """Tokens that a differing part has in common with the most similar one seen at its place, and that one."""
+        common, other = max(
+            ((common_text(text, one), one) for one in node.neighbours(text)), default=("", ""), key=_size
+        )
+        return (self._counter.count_text(common), node.child(other)) if common else (0, None)
 
     def match(self, texts: Sequence[str]) -> int:
         """Leading tokens of a request that an earlier one has, whole parts only; nothing is added."""
@@ -170,6 +193,10 @@ class PrefixTree:
                 break
             node = child
         return node.tokens
+
+
+def _size(found: tuple[str, str]) -> int:
+    return len(found[0])
 
 
 def common_text(text: str, other: str) -> str:

@@ -465,6 +465,7 @@ class ConversationReplay:
             conversation.assumed_time,
             conversation.duration_s,
             conversation.content_hash,
+            conversation.model,
         )
 
 

@@ -155,6 +155,8 @@ class CallMeter:
             age,
             None if prefix is None else prefix.tokens,
             None if prefix is None else prefix.reusable_tokens,
+            None if prefix is None else prefix.request,
+            None if prefix is None else prefix.recent_tokens,
             cause,
             part,
             lost,

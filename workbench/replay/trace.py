@@ -58,6 +58,7 @@ CONVERSATIONS = _table(
     ("assumed_time", "BOOLEAN", "the recording has no times; a synthetic clock was used"),
     ("duration_s", "DOUBLE", "seconds from the first to the last event"),
     ("content_hash", "VARCHAR", "sha256 of the recorded events"),
+    ("model", "VARCHAR", "the recorded model; empty if the recording doesn't say"),
 )
 
 CALLS = _table(
@@ -86,6 +87,8 @@ CALLS = _table(
     ("summary_age_events", "INTEGER", "events after that boundary; null without one"),
     ("prefix_tokens", "INTEGER", "leading tokens equal to an earlier request; null on a first call"),
     ("reusable_tokens", "INTEGER", "tokens of the longest earlier request still alive; null on a first call"),
+    ("prefix_call", "INTEGER", "newest earlier call with this whole prefix; null if it is another conversation's"),
+    ("recent_prefix_tokens", "INTEGER", "leading tokens equal to the call just before; null on a first call"),
     ("break_cause", "VARCHAR", "why the prefix is shorter than it could be; null when it isn't"),
     ("break_part", "INTEGER", "index of the first differing part (0 = tools, if any); null without a break"),
     ("lost_tokens", "INTEGER", "after a break: tokens of the call before that this one had to send anew"),
@@ -245,5 +248,7 @@ BREAK_CAUSES = {
     "covered_turn_ended": "a summarised turn ended, and its user message left with it",
     "preload_changed": "preloaded memory or recall changed",
     "expired": "the cached prefix had expired",
+    "below_minimum": "the prefix is shorter than what the provider caches",
+    "no_breakpoint": "no marked end of an earlier request was near enough",
     "other": "another change",
 }
