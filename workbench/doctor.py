@@ -16,7 +16,18 @@ from workbench.evaluate.tokenizers import EXTRA, PACKAGES, find_tokenizers
 from workbench.tokens import find_vocabulary
 from workbench.version import __version__
 
-_PACKAGES = ("duckdb", "pydantic", "tiktoken", "pandas", "matplotlib", "openai", "ipywidgets", "jupyterlab", "nbval")
+_PACKAGES = (
+    "duckdb",
+    "pydantic",
+    "genai-prices",
+    "tiktoken",
+    "pandas",
+    "matplotlib",
+    "openai",
+    "ipywidgets",
+    "jupyterlab",
+    "nbval",
+)
 
 
 class Finding(NamedTuple):

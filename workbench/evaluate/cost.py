@@ -1,0 +1,518 @@
+"""What a run costs: cached, written and uncached tokens of every call, and money where prices are known.
+
+In: the stored rows of a run and its configuration, or other cache rules and prices for the same rows, so that an old
+run can be priced anew. Out: `RunCost`, differences against a baseline with their interval, and the turn at which
+a configuration has paid for itself. Implements WB-COST-01, -02, WB-CACHE-05 and the verdict of WB-TUNE-06.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+from workbench.config import CacheSettings, PriceSettings, RunConfig, TokenPrices
+from workbench.evaluate.prices import Rates, rates_of
+from workbench.evaluate.providers import CacheRule, CacheSimulation, CacheUse, Sent, cache_rule
+
+CACHED_SHARE = 0.1
+"""Weight of a token of the reused prefix where neither rules nor prices are known."""
+DRAWS = 2000
+SEED = 0
+MIN_CONVERSATIONS = 10
+"""Fewer say nothing about how sure a difference is."""
+
+Row = Mapping[str, Any]
+
+
+class StoredRun(Protocol):
+    """What is needed of a run."""
+
+    @property
+    def config(self) -> Any:
+        """The configuration, or its values as a mapping, or something that dumps them."""
+        ...
+
+    def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
+        """Rows of one trace table."""
+        ...
+
+
+class CallCost(NamedTuple):
+    """One call of the main model, or one attempt of a summary."""
+
+    conversation: str
+    call: int
+    """Index of the call; of a summary, of the first call that can see it."""
+    turn: int
+    """The top-level request that it belongs to."""
+    is_summary: bool
+    gap_s: float | None
+    """Silence since the call before; None on a first call and for summaries."""
+    prefix_tokens: int | None
+    prompt_tokens: int
+    use: CacheUse | None
+    """None where no cache rules are known."""
+    cost: float | None
+    """None where a price is unknown."""
+    lost_cost: float | None
+    """What a shorter cached prefix than need be cost."""
+    net_tokens: float
+    """Tokens of prompt and, for a summary, of its text, with the reused prefix at a tenth."""
+    weighed_tokens: float | None
+    """Prompt tokens in units of an uncached one, by the factors of the rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What holds for the calls of one conversation to one model."""
+
+    model: str
+    rule: CacheRule | None
+    own: TokenPrices
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Tokens and money of a run; a figure is None where a part of it is unknown."""
+
+    calls: tuple[CallCost, ...]
+    """Main calls and summary calls, by conversation and in the order of their times."""
+    rules: tuple[CacheRule, ...]
+    """Every set of cache rules that was applied."""
+    currency: str
+    priced_by: tuple[str, ...]
+    """Models and where their prices are from."""
+    unknown: tuple[str, ...]
+    """Why figures are missing."""
+    n_conversations: int
+
+    @property
+    def main_calls(self) -> list[CallCost]:
+        """Calls of the main model."""
+        return [call for call in self.calls if not call.is_summary]
+
+    @property
+    def summary_calls(self) -> list[CallCost]:
+        """Attempts to make a summary that called a model."""
+        return [call for call in self.calls if call.is_summary]
+
+    @cached_property
+    def cached_tokens(self) -> int | None:
+        """Prompt tokens of main calls that the cache had."""
+        return _sum_of(self.main_calls, lambda use: use.cached)
+
+    @cached_property
+    def written_tokens(self) -> int | None:
+        """Prompt tokens of main calls that went into the cache."""
+        return _sum_of(self.main_calls, lambda use: use.written)
+
+    @cached_property
+    def uncached_tokens(self) -> int | None:
+        """The other prompt tokens of main calls."""
+        return _sum_of(self.main_calls, lambda use: use.uncached)
+
+    @cached_property
+    def summary_cached_tokens(self) -> int | None:
+        """Prompt tokens of summary calls that the cache had."""
+        return _sum_of(self.summary_calls, lambda use: use.cached)
+
+    @cached_property
+    def cost(self) -> float | None:
+        """Main calls, summary calls and retries."""
+        return _total(call.cost for call in self.calls)
+
+    @cached_property
+    def summary_cost(self) -> float | None:
+        """The part of it that made summaries."""
+        return _total(call.cost for call in self.summary_calls)
+
+    @property
+    def cost_per_call(self) -> float | None:
+        """Of the main model, with its share of the summaries."""
+        n_calls = len(self.main_calls)
+        return None if self.cost is None or not n_calls else self.cost / n_calls
+
+    @property
+    def cost_per_conversation(self) -> float | None:
+        return None if self.cost is None or not self.n_conversations else self.cost / self.n_conversations
+
+    @property
+    def cost_per_1000_conversations(self) -> float | None:
+        """What a bill is thought in."""
+        return None if self.cost_per_conversation is None else 1000 * self.cost_per_conversation
+
+    @cached_property
+    def cost_by_conversation(self) -> dict[str, float | None]:
+        """The same for each conversation."""
+        return {name: _total(call.cost for call in calls) for name, calls in self.by_conversation.items()}
+
+    @cached_property
+    def by_conversation(self) -> dict[str, list[CallCost]]:
+        """Calls and summaries of each conversation."""
+        grouped: dict[str, list[CallCost]] = {}
+        for call in self.calls:
+            grouped.setdefault(call.conversation, []).append(call)
+        return grouped
+
+    @cached_property
+    def weighed_tokens(self) -> float | None:
+        """All prompts in units of an uncached token."""
+        return _total(call.weighed_tokens for call in self.calls)
+
+
+def _sum_of(calls: Sequence[CallCost], part: Callable[[CacheUse], int]) -> int | None:
+    found = [part(call.use) for call in calls if call.use is not None]
+    return sum(found) if len(found) == len(calls) else None
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """The sum; one unknown part makes it unknown."""
+    known: list[float] = []
+    for value in values:
+        if value is None:
+            return None
+        known.append(value)
+    return math.fsum(known)
+
+
+def cost_of(run: StoredRun, *, cache: CacheSettings | None = None, prices: PriceSettings | None = None) -> RunCost:
+    """What a stored run costs.
+
+    Args:
+        run: Has rows and a configuration.
+        cache: Other cache rules than the configuration's.
+        prices: Other prices than the configuration's.
+    Source: WB-COST-01, -02.
+    """
+    return _Reckoning(run, cache, prices).result()
+
+
+class _Reckoning:
+    """One pass over the rows of a run."""
+
+    def __init__(self, run: StoredRun, cache: CacheSettings | None, prices: PriceSettings | None) -> None:
+        values = _values_of(run.config)
+        self._cache = cache or CacheSettings.parse(values.get("cache") or {})
+        self._prices = prices or PriceSettings.parse(values.get("prices") or {})
+        self._model = str((values.get("model") or {}).get("name") or "")
+        self._summary_model = str((values.get("summaries") or {}).get("model") or "")
+        mode = (values.get("agent") or {}).get("summary_injection_mode")
+        self._summary_in_system = mode in (None, "system")
+        self._run = run
+        self._rules: dict[str, CacheRule] = {}
+        self._sources: dict[str, None] = {}
+        self._unknown: dict[str, None] = {}
+        self._rates: dict[tuple[bool, str, int | None], Rates | None] = {}
+
+    def result(self) -> RunCost:
+        calls, summaries = _grouped(self._run.rows("calls")), _grouped(self._run.rows("summaries"))
+        conversations = self._run.rows("conversations")
+        found: list[CallCost] = []
+        for row in conversations:
+            name = row["conversation"]
+            found += self._conversation(row, calls.get(name, []), summaries.get(name, []))
+        return RunCost(
+            calls=tuple(found),
+            rules=tuple(self._rules.values()),
+            currency=self._prices.currency,
+            priced_by=tuple(self._sources),
+            unknown=tuple(self._unknown),
+            n_conversations=len(conversations),
+        )
+
+    def _conversation(self, row: Row, calls: Sequence[Row], summaries: Sequence[Row]) -> Iterator[CallCost]:
+        model = self._prices.model or self._model or row.get("model") or ""
+        main = self._terms(model, self._prices.main)
+        summary_model = self._prices.summary_model or self._summary_model
+        # Its own prices, if it has any; a summary by the main model costs what the main model costs.
+        has_own = any(value is not None for value in self._prices.summary.model_dump().values())
+        own = self._prices.summary if has_own or summary_model else self._prices.main
+        summarising = self._terms(summary_model or model, own)
+        simulation = None if main.rule is None else CacheSimulation(main.rule)
+        shares = not summary_model or summary_model == model
+        apart = None if shares or summarising.rule is None else CacheSimulation(summarising.rule)
+        is_timed = not row.get("assumed_time")
+        waiting = sorted(
+            (one for one in summaries if one.get("model_calls")),
+            key=lambda one: (_started(one), one["summary"]),
+        )
+        before: Row | None = None
+        for call in calls:
+            while waiting and _is_before(waiting[0], call):
+                yield self._summary(waiting.pop(0), summarising, simulation if shares else apart, before, is_timed)
+            yield self._call(call, main, simulation, before, is_timed)
+            before = call
+        for one in waiting:
+            yield self._summary(one, summarising, simulation if shares else apart, before, is_timed)
+
+    def _terms(self, model: str, own: TokenPrices) -> _Terms:
+        rule = cache_rule(self._cache, model)
+        if rule is None:
+            of = f"of {model!r}" if model else "without a model's name"
+            self._unknown[f"no cache rules are known {of}; set cache.provider"] = None
+        else:
+            self._rules[f"{rule.name} {rule.min_tokens} {rule.read_factor}"] = rule
+        return _Terms(model, rule, own)
+
+    def _call(
+        self, row: Row, terms: _Terms, simulation: CacheSimulation | None, before: Row | None, is_timed: bool
+    ) -> CallCost:
+        time_ns = _time(row)
+        use = None if simulation is None else simulation.call(self._sent(row))
+        gap_s = None if before is None else (time_ns - _time(before)) / 1e9
+        prompt = row["prompt_tokens"]
+        prefix = row.get("prefix_tokens")
+        cost, lost_cost = self._money(use, row.get("answer_tokens") or 0, terms, time_ns if is_timed else None)
+        return CallCost(
+            row["conversation"],
+            row["call"],
+            row.get("request") or 0,
+            False,
+            gap_s,
+            prefix,
+            prompt,
+            use,
+            cost,
+            lost_cost,
+            prompt - (1 - CACHED_SHARE) * (prefix or 0),
+            _weighed(use, terms.rule),
+        )
+
+    def _sent(self, row: Row) -> Sent:
+        schema = row.get("schema_tokens") or 0
+        system = row.get("system_tokens") or 0
+        system += (row.get("summary_tokens") or 0) if self._summary_in_system else 0
+        prefix = row.get("prefix_tokens")
+        # Rows of before these two columns: the call just before holds the prefix, as it does with one agent.
+        holder = row["prefix_call"] if "prefix_call" in row else row["call"] - 1
+        return Sent(
+            time_ns=_time(row),
+            tokens=row["prompt_tokens"],
+            prefix_tokens=prefix,
+            prefix_call=holder,
+            recent_tokens=(prefix if (recent := row.get("recent_prefix_tokens")) is None else recent) or 0,
+            tools_end=schema,
+            system_end=schema + system if system else 0,
+            overhead_tokens=row.get("overhead_tokens") or 0,
+            n_messages=row.get("messages") or 0,
+            cause=row.get("break_cause"),
+        )
+
+    def _summary(
+        self, row: Row, terms: _Terms, simulation: CacheSimulation | None, before: Row | None, is_timed: bool
+    ) -> CallCost:
+        """All requests of one attempt; a retry is another request of about the same size."""
+        started = _started(row) if row.get("started_ns") is not None else (0 if before is None else _time(before))
+        n_requests = row["model_calls"]
+        prompt, prefix = row.get("request_tokens") or 0, row.get("prefix_tokens") or 0
+        output = row.get("completion_tokens") or 0
+        parts = [
+            None if simulation is None else simulation.summary(started, tokens, shared)
+            for tokens, shared in zip(_split(prompt, n_requests), _split(prefix, n_requests), strict=True)
+        ]
+        known = [part for part in parts if part is not None]
+        use = _joined(known) if len(known) == len(parts) else None
+        moment = started if is_timed else None
+        costs = [
+            self._money(part, output if i == len(parts) - 1 else 0, terms, moment)[0] for i, part in enumerate(parts)
+        ]
+        return CallCost(
+            row["conversation"],
+            row["call"],
+            0 if before is None else before.get("request") or 0,
+            True,
+            None,
+            prefix,
+            prompt,
+            use,
+            _total(costs),
+            None,
+            prompt + output - (1 - CACHED_SHARE) * prefix,
+            _total(_weighed(part, terms.rule) for part in parts),
+        )
+
+    def _money(
+        self, use: CacheUse | None, output: int, terms: _Terms, time_ns: int | None
+    ) -> tuple[float | None, float | None]:
+        if use is None or terms.rule is None:
+            return None, None
+        rates = self._rates_at(terms, time_ns)
+        if rates is None:
+            return None, None
+        return rates.cost(use, output), rates.cost_of_loss(use)
+
+    def _rates_at(self, terms: _Terms, time_ns: int | None) -> Rates | None:
+        assert terms.rule is not None
+        step = None if time_ns is None else time_ns // (30 * 60 * 1_000_000_000)
+        key = (terms.own is self._prices.main, terms.model, step)
+        if key not in self._rates:
+            rates = rates_of(
+                terms.model, terms.own, rule=terms.rule, prices=self._prices, cache=self._cache, time_ns=time_ns
+            )
+            if isinstance(rates, str):
+                self._unknown[rates] = None
+                self._rates[key] = None
+            else:
+                self._sources[rates.source] = None
+                self._rates[key] = rates
+        return self._rates[key]
+
+
+def _values_of(config: Any) -> Mapping[str, Any]:
+    if isinstance(config, RunConfig):
+        return config.model_dump(mode="json")
+    values = config.model_dump() if hasattr(config, "model_dump") else config
+    return values if isinstance(values, Mapping) else {}
+
+
+def _grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    grouped: dict[str, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row["conversation"], []).append(row)
+    return grouped
+
+
+def _time(row: Row) -> int:
+    return int(row.get("time_ns") or 0)
+
+
+def _started(row: Row) -> int:
+    return int(row.get("started_ns") or 0)
+
+
+def _is_before(summary: Row, call: Row) -> bool:
+    """A summary that started before a call; at the same time the index of the call decides."""
+    started = summary.get("started_ns")
+    if started is None or started == _time(call):
+        return bool(summary["call"] <= call["call"])
+    return bool(started < _time(call))
+
+
+def _split(tokens: int, n_parts: int) -> list[int]:
+    """In parts of about the same size."""
+    part, rest = divmod(tokens, n_parts)
+    return [part + (i < rest) for i in range(n_parts)]
+
+
+def _joined(uses: Sequence[CacheUse]) -> CacheUse:
+    """Several requests of one attempt as one."""
+    return CacheUse(
+        sum(use.cached for use in uses), sum(use.written for use in uses), sum(use.uncached for use in uses)
+    )
+
+
+def _weighed(use: CacheUse | None, rule: CacheRule | None) -> float | None:
+    if use is None or rule is None:
+        return None
+    return use.uncached + use.written * rule.write_factor + use.cached * rule.read_factor
+
+
+# --- against a baseline ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Money against a baseline, over the conversations of both."""
+
+    per_1000_conversations: float
+    """Negative = cheaper."""
+    relative: float | None
+    """Share of the baseline's cost; None where that is nothing."""
+    interval: tuple[float, float] | None
+    """95 % of `per_1000_conversations`, by drawing conversations anew; None with fewer than 10 of them."""
+    n_conversations: int
+    seed: int = SEED
+
+
+def difference_of(cost: RunCost, baseline: RunCost) -> Difference | None:
+    """What a configuration costs more or less than a baseline; None where a price is unknown.
+
+    Source: WB-COST-02.
+    """
+    if cost.cost is None or baseline.cost is None or cost.currency != baseline.currency:
+        return None
+    own, other = cost.cost_by_conversation, baseline.cost_by_conversation
+    pairs = [(own[name] or 0.0, other[name] or 0.0) for name in own if name in other]
+    if not pairs:
+        return None
+    differences = [1000 * (left - right) for left, right in pairs]
+    before = math.fsum(right for _, right in pairs)
+    return Difference(
+        per_1000_conversations=math.fsum(differences) / len(pairs),
+        relative=(math.fsum(left for left, _ in pairs) / before - 1) if before else None,
+        interval=mean_interval(differences),
+        n_conversations=len(pairs),
+    )
+
+
+def mean_interval(values: Sequence[float], *, seed: int = SEED) -> tuple[float, float] | None:
+    """The middle 95 % of the means of samples drawn from the values; None with fewer than 10 values."""
+    if len(values) < MIN_CONVERSATIONS:
+        return None
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    array = np.asarray(values, dtype=np.float64)
+    means = [float(array[generator.integers(0, len(array), len(array))].mean()) for _ in range(DRAWS)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """From which turn on each conversation has cost no more than under the baseline."""
+
+    turns: Mapping[str, int | None]
+    """By conversation, counted from 1; None = not within the recording."""
+    longest: int
+    """Turns of the longest conversation."""
+
+    @property
+    def reached(self) -> list[int]:
+        """The turns of those that get there, smallest first."""
+        return sorted(turn for turn in self.turns.values() if turn is not None)
+
+    @property
+    def median(self) -> int | None:
+        """The middle one of these."""
+        return self.reached[len(self.reached) // 2] if self.reached else None
+
+
+def break_even(cost: RunCost, baseline: RunCost) -> BreakEven:
+    """When a configuration that starts dearer has paid for itself, conversation by conversation.
+
+    By money where both know it, else in net tokens. Source: WB-TUNE-06.
+    """
+    by_money = cost.cost is not None and baseline.cost is not None and cost.currency == baseline.currency
+    turns: dict[str, int | None] = {}
+    longest = 0
+    for name, calls in cost.by_conversation.items():
+        if name not in baseline.by_conversation:
+            continue
+        own, other = _by_turn(calls, by_money), _by_turn(baseline.by_conversation[name], by_money)
+        n_turns = max((*own, *other), default=-1) + 1
+        longest = max(longest, n_turns)
+        turns[name] = _last_dearer(own, other, n_turns)
+    return BreakEven(turns, longest)
+
+
+def _by_turn(calls: Iterable[CallCost], by_money: bool) -> dict[int, float]:
+    spent: dict[int, float] = {}
+    for call in calls:
+        amount = call.cost if by_money else call.net_tokens
+        spent[call.turn] = spent.get(call.turn, 0.0) + (amount or 0.0)
+    return spent
+
+
+def _last_dearer(own: Mapping[int, float], other: Mapping[int, float], n_turns: int) -> int | None:
+    """The turn behind the last at whose end more had been spent, from 1; None if that is the last of all."""
+    ahead, behind, last = 0.0, 0.0, 0
+    for turn in range(n_turns):
+        ahead += own.get(turn, 0.0)
+        behind += other.get(turn, 0.0)
+        if ahead > behind * (1 + 1e-9):
+            last = turn + 1
+    return None if last == n_turns else last + 1
