@@ -416,3 +416,18 @@ def test_lint_prints_findings_and_is_strict_when_asked(here: Path, capsys: pytes
     found = as_json(capsys, *never)
     assert {finding["rule"] for finding in found["configs"][0]["findings"]} >= {"never-fires", "never-passes"}
     assert run(capsys, *never, "--strict")[0] == 1
+
+
+def test_the_report_of_stored_runs_can_be_priced_anew(tmp_path, capsys):
+    """WB-COST-01: `workbench report --set`; the runs aren't replayed."""
+    path = tmp_path / "own.jsonl"
+    turns = [{"role": role, "content": "订单 7731 到哪了？"} for role in ("user", "assistant") * 3]
+    path.write_text(json.dumps({"id": "a", "messages": turns}, ensure_ascii=False) + "\n", encoding="utf-8")
+    runs, report = str(tmp_path / "runs"), str(tmp_path / "report.html")
+    assert main(["replay", str(path), "--runs", runs]) == 0
+    assert "cost per" not in capsys.readouterr().out
+    prices = ["--set", "cache.provider=openai", "--set", "prices.main.input=10", "--set", "prices.main.output=40"]
+    assert main(["report", "--runs", runs, "--report", report, *prices]) == 0
+    assert "cost per" in capsys.readouterr().out
+    assert main(["report", "--runs", runs, "--report", report, "--set", "trigger.token=5"]) == 2
+    assert "replay to change any other" in capsys.readouterr().err

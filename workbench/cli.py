@@ -422,13 +422,22 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--runs", default="runs", metavar="FOLDER", help="folder of the runs")
     command.add_argument("--report", default="reports/report.html", metavar="FILE", help="where it goes")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="price the runs anew, e.g. --set cache.provider=anthropic --set prices.model=claude-sonnet-4-5",
+    )
     command.set_defaults(run=_report_command)
 
 
 def _report_command(options: argparse.Namespace) -> int:
-    from workbench.replay.runs import load_runs
+    from workbench.replay.runs import RunSet, load_runs
 
     runs = load_runs(options.runs, options.names)
+    if changes := dict(_assignment(text) for text in options.set):
+        runs = RunSet([run.priced(**changes) for run in runs.values()], problems=runs.problems)
     _print_runs(runs)
     print(f"\nreport: {_report(runs, options.report)}")
     return 0

@@ -23,7 +23,7 @@ def test_a_call_pays_for_cached_written_and_uncached_tokens_and_its_answer():
     assert second.use[:3] == (2048, 128, 24)
     assert second.cost * MILLION == pytest.approx(2048 * 1 + 128 * 12 + 24 * 10 + 100 * 40)
     assert (cost.cached_tokens, cost.written_tokens, cost.uncached_tokens) == (2048, 2176, 24)
-    assert cost.priced_by == ("gpt-4.1 by the configuration",)
+    assert cost.priced_by == (("gpt-4.1", "the configuration"),)
 
 
 def test_summaries_and_their_retries_are_in_the_total():

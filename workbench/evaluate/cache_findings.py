@@ -20,7 +20,7 @@ OPTION_OF_CAUSE = {
     "summary_updated_system": SUMMARIES,
     "summary_updated_user": SUMMARIES,
     "summary_moved": SUMMARIES,
-    "resume_tail": "agent.sync_summary_intra_run",
+    "resume_tail": SUMMARIES,
     "covered_turn_ended": SUMMARIES,
     "compaction_placeholder": "compaction.tool_result_max_tokens",
     "compaction_truncation": "compaction.oversized_tool_result_max_tokens",

@@ -14,11 +14,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from workbench.config import CacheSettings, PriceSettings, RunConfig, TokenPrices
+from workbench.evaluate.net import CACHED_PRICE
 from workbench.evaluate.prices import Rates, rates_of
 from workbench.evaluate.providers import CacheRule, CacheSimulation, CacheUse, Sent, cache_rule
 
-CACHED_SHARE = 0.1
-"""Weight of a token of the reused prefix where neither rules nor prices are known."""
 DRAWS = 2000
 SEED = 0
 MIN_CONVERSATIONS = 10
@@ -83,8 +82,8 @@ class RunCost:
     rules: tuple[CacheRule, ...]
     """Every set of cache rules that was applied."""
     currency: str
-    priced_by: tuple[str, ...]
-    """Models and where their prices are from."""
+    priced_by: tuple[tuple[str, str], ...]
+    """Models, and where the prices of each are from."""
     unknown: tuple[str, ...]
     """Why figures are missing."""
     n_conversations: int
@@ -157,6 +156,18 @@ class RunCost:
             grouped.setdefault(call.conversation, []).append(call)
         return grouped
 
+    def facts(self) -> dict[str, Any]:
+        """The figures of a run that depend on cache rules and prices (WB-CLI-03)."""
+        return {
+            "cached_tokens": self.cached_tokens,
+            "written_tokens": self.written_tokens,
+            "summary_cached_tokens": self.summary_cached_tokens,
+            "cache_rules": [rule.name for rule in self.rules] or None,
+            "cost": self.cost,
+            "currency": None if self.cost is None else self.currency,
+            "cost_usd": self.cost if self.currency == "USD" else None,
+        }
+
     @cached_property
     def weighed_tokens(self) -> float | None:
         """All prompts in units of an uncached token."""
@@ -203,7 +214,7 @@ class _Reckoning:
         self._summary_in_system = mode in (None, "system")
         self._run = run
         self._rules: dict[str, CacheRule] = {}
-        self._sources: dict[str, None] = {}
+        self._sources: dict[tuple[str, str], None] = {}
         self._unknown: dict[str, None] = {}
         self._rates: dict[tuple[bool, str, int | None], Rates | None] = {}
 
@@ -277,7 +288,7 @@ class _Reckoning:
             use,
             cost,
             lost_cost,
-            prompt - (1 - CACHED_SHARE) * (prefix or 0),
+            prompt - (1 - CACHED_PRICE) * (prefix or 0),
             _weighed(use, terms.rule),
         )
 
@@ -330,7 +341,7 @@ class _Reckoning:
             use,
             _total(costs),
             None,
-            prompt + output - (1 - CACHED_SHARE) * prefix,
+            prompt + output - (1 - CACHED_PRICE) * prefix,
             _total(_weighed(part, terms.rule) for part in parts),
         )
 
@@ -356,7 +367,7 @@ class _Reckoning:
                 self._unknown[rates] = None
                 self._rates[key] = None
             else:
-                self._sources[rates.source] = None
+                self._sources[terms.model, rates.source] = None
                 self._rates[key] = rates
         return self._rates[key]
 

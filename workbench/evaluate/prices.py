@@ -53,7 +53,7 @@ class Rates:
     cache_read: Price
     cache_write: Price
     source: str
-    """Model and where its prices are from."""
+    """Where the prices are from."""
 
     def cost(self, use: CacheUse, output_tokens: int) -> float:
         """One call: the three parts of its prompt, and its answer."""
@@ -122,7 +122,7 @@ def rates_of(
         table["output"],
         table["cache_read"],
         table["cache_write"],
-        f"{model} by {source}" if model else source,
+        source,
     )
 
 

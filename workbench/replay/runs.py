@@ -17,10 +17,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.config import RunConfig
-from workbench.errors import ReplayError, StoreError, StoreLockedError, nearest_name
+from workbench.errors import ConfigError, ReplayError, StoreError, StoreLockedError, nearest_name
 from workbench.facts import CODE
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import ConversationTrace, grown_seeds
@@ -29,6 +29,9 @@ from workbench.replay.needed_states import VISIBLE
 from workbench.replay.prompt import Call, call_made_again
 from workbench.replay.trace import TABLES
 from workbench.store import tables as duck
+
+if TYPE_CHECKING:
+    from workbench.evaluate.cost import RunCost
 
 TRACE_VERSION = 4
 RUNS_FOLDER = "runs"
@@ -65,8 +68,13 @@ FACT_NAMES = (
     "prefix_reuse",
     "prefix_share",
     "cached_tokens",
+    "written_tokens",
+    "summary_cached_tokens",
+    "cache_rules",
     "needed_facts",
     "needed_fact_recall",
+    "cost",
+    "currency",
     "cost_usd",
     "protocol_violations",
     "coverage_violations",
@@ -258,6 +266,19 @@ def _plain_number(value: Any) -> Any:
     return value if value is None or isinstance(value, float) else int(value)
 
 
+class _Tables:
+    """The rows that money is worked out from; the file is opened once for all of them."""
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.config = config
+        self._tables = duck.read_tables(path, ["conversations", "calls", "summaries"])
+
+    def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
+        columns, rows = self._tables[table]
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        return found if conversation is None else [row for row in found if row["conversation"] == conversation]
+
+
 class Run:
     """A finished run. `conversations` lets it show exact requests; without them it has its rows only."""
 
@@ -286,9 +307,35 @@ class Run:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """The run's figures (`FACT_NAMES`)."""
-        facts: dict[str, Any] = json.loads(self._meta["facts_json"])
-        return facts
+        """The run's figures (`FACT_NAMES`); those of cache and money are worked out from its rows."""
+        stored: dict[str, Any] = json.loads(self._meta["facts_json"])
+        return {name: stored.get(name) for name in FACT_NAMES} | self.cost.facts()
+
+    @cached_property
+    def cost(self) -> RunCost:
+        """What the run costs, call by call, under its configuration's cache rules and prices."""
+        from workbench.evaluate.cost import cost_of
+
+        return cost_of(_Tables(self.path, self.config))
+
+    def priced(self, **changes: Any) -> Run:
+        """The same rows under other cache rules or prices, without a replay.
+
+        Example: `run.priced(cache={"provider": "anthropic"}, prices={"model": "claude-sonnet-4-5"})`.
+
+        Raises:
+            ConfigError: an option that isn't of `cache` or `prices`, or that needs a replay.
+        """
+        for path, value in changes.items():
+            table, _, name = path.partition(".")
+            inner = value if not name and isinstance(value, Mapping) else {name: None}
+            if table not in ("cache", "prices") or (table == "cache" and "scope" in inner):
+                raise ConfigError.for_field(
+                    path, value, "options of cache (but scope) and prices", hint="replay to change any other"
+                )
+        run = Run(self.path, conversations=self._conversations)
+        run.config = self.config.replace(**changes)
+        return run
 
     @cached_property
     def config(self) -> RunConfig:

@@ -100,6 +100,23 @@ def _three_digits(value: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
+_SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "CN¥", "JPY": "JP¥"}
+
+
+def money(value: float, currency: str) -> str:
+    """`$1,420`, `$20.6k`, `$3.07`, `$0.0042`: an amount with its currency, about three digits."""
+    size = abs(value)
+    if size >= 1000:
+        text = number(size)
+    elif size >= 100:
+        text = f"{size:.0f}"
+    elif size >= 0.1 or size == 0:
+        text = f"{size:.2f}"
+    else:
+        text = f"{size:.{min(1 - math.floor(math.log10(size)), 12)}f}"
+    return f"{MINUS if value < 0 else ''}{_SYMBOLS.get(currency, currency + ' ')}{text}"
+
+
 def share(value: float) -> str:
     """Two decimals; more where rounding would claim exactly 0 or 1."""
     for decimals in (2, 3, 4):

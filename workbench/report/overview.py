@@ -1,7 +1,7 @@
 """Configurations side by side: the table, the recommendation and the sentences of every report.
 
 In: a run set. Out: plain values; `terminal.py`, `page.py` and `display.py` give them their form. Needs neither
-pandas nor matplotlib. Implements the decisions of WB-UI-04 and WB-TUNE-06; money comes with the cost model.
+pandas nor matplotlib. Implements the decisions of WB-UI-04, WB-COST-02 and WB-TUNE-06.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from workbench.evaluate.cost import RunCost, break_even, difference_of
 from workbench.evaluate.net import (
     NET_RULE,
     Configured,
@@ -25,6 +26,7 @@ from workbench.report.labels import (
     counted,
     difference,
     listed,
+    money,
     number,
     percent,
     quoted,
@@ -34,6 +36,7 @@ from workbench.report.labels import (
 if TYPE_CHECKING:
     from workbench.report.frames import RunLike, Runs
 
+COST_RULE = "cost = main calls, summary calls and retries, each with what the prompt cache reads and writes"
 _NO_WINDOW = "the context window of the model is unknown"
 _NO_EARLIER = "no call has an earlier request in its conversation"
 _NOT_MEASURED = "not measured in this run"
@@ -80,7 +83,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a report says first; `rows` are sorted: what fits the window first, then by net tokens."""
+    """What a report says first; `rows` are sorted: what fits the window first, then by cost or net tokens."""
 
     heading: str
     rule: str
@@ -100,15 +103,18 @@ def overview(runs: Runs, *, today: str | None = None) -> Overview:
         runs: At least one run.
         today: Name of the configuration in production; without it the one that is called `today`.
     """
-    ordered = sorted(runs.values(), key=_rank)
+    scale = scale_of(runs.values())
+    ordered = sorted(runs.values(), key=scale.rank)
     baseline = next((run for run in runs.values() if is_baseline(run)), None)
     current = next((run for run in runs.values() if run.name == (today or "today")), None)
-    best = _best(ordered)
+    best = _best(ordered, scale)
     tagged = (("recommended", best), ("baseline", baseline), ("today", current))
-    columns = tuple(column for column in _COLUMNS if column.stands(ordered))
+    # Beside money the stand-in for it would only be a second opinion.
+    left_out = None if scale.currency is None else _net
+    columns = tuple(one for one in _COLUMNS if one.stands(ordered) and one.measure is not left_out)
     return Overview(
-        heading=_heading(ordered, best, baseline, current),
-        rule=_rule(ordered, baseline),
+        heading=_heading(ordered, best, baseline, current, scale),
+        rule=_rule(ordered, baseline, scale),
         provenance=provenance(ordered),
         columns=columns,
         rows=tuple(
@@ -119,7 +125,7 @@ def overview(runs: Runs, *, today: str | None = None) -> Overview:
             )
             for run in ordered
         ),
-        remarks=tuple(_remarks(ordered, best, baseline)),
+        remarks=tuple(_remarks(ordered, best, baseline, scale)),
         recommended=best.name if best else None,
         baseline=baseline.name if baseline else None,
         today=current.name if current else None,
@@ -143,15 +149,56 @@ def _overflows(run: RunLike) -> bool:
     return bool(run.facts.get("overflow_calls"))
 
 
-def _rank(run: RunLike) -> tuple[int, bool, float, bool]:
-    net = net_tokens(run)
-    # Equal figures: the baseline stands first, because it is the simpler thing to run.
-    return run.facts.get("overflow_calls") or 0, net is None, net or 0.0, not is_baseline(run)
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What configurations are compared by: money where the cost of all of them is known, else net tokens."""
+
+    currency: str | None
+    """None = net tokens."""
+
+    def value(self, run: RunLike) -> float | None:
+        """What a run needs of it; of money per 1,000 conversations."""
+        return net_tokens(run) if self.currency is None else cost_per_1000(run)
+
+    def rank(self, run: RunLike) -> tuple[int, bool, float, bool]:
+        """The best run first."""
+        value = self.value(run)
+        # Equal figures: the baseline stands first, because it is the simpler thing to run.
+        return run.facts.get("overflow_calls") or 0, value is None, value or 0.0, not is_baseline(run)
+
+    def text(self, value: float) -> str:
+        """An amount in words."""
+        if self.currency is None:
+            return f"{number(value)} net tokens"
+        return f"{money(value, self.currency)} per 1,000 conversations"
+
+    @property
+    def fewest(self) -> str:
+        """What is said of the best."""
+        return "needs the fewest net tokens" if self.currency is None else "is the cheapest"
 
 
-def _best(ordered: list[RunLike]) -> RunLike | None:
+def scale_of(runs: Iterable[RunLike]) -> Scale:
+    """Money if every run has a cost in the same currency."""
+    currencies = {run.facts.get("currency") if run.facts.get("cost") is not None else None for run in runs}
+    return Scale(currencies.pop() if len(currencies) == 1 else None)
+
+
+def cost_per_1000(run: RunLike) -> float | None:
+    """What a thousand conversations like these cost; None where a price is unknown."""
+    cost, conversations = run.facts.get("cost"), run.facts.get("conversations")
+    return None if cost is None or not conversations else float(1000 * cost / conversations)
+
+
+def cost_in_detail(run: RunLike) -> RunCost | None:
+    """The cost of a run call by call; None for what isn't a stored run."""
+    found = getattr(run, "cost", None)
+    return found if isinstance(found, RunCost) else None
+
+
+def _best(ordered: list[RunLike], scale: Scale) -> RunLike | None:
     """The recommendation: first in rank, if it fits the window and there was something to choose from."""
-    if len(ordered) < 2 or _overflows(ordered[0]) or net_tokens(ordered[0]) is None:
+    if len(ordered) < 2 or _overflows(ordered[0]) or scale.value(ordered[0]) is None:
         return None
     return ordered[0]
 
@@ -168,6 +215,23 @@ def _net(run: RunLike, reference: RunLike | None) -> Cell:
 
 def _against(value: float, other: float | None, run: RunLike, reference: RunLike | None) -> str:
     return "" if other is None or reference is run else difference(value, other)
+
+
+def _cost(run: RunLike, reference: RunLike | None) -> Cell:
+    cost, currency = cost_per_1000(run), run.facts.get("currency")
+    if cost is None or currency is None:
+        detail = cost_in_detail(run)
+        return Cell(UNKNOWN, "; ".join(detail.unknown) if detail and detail.unknown else "no price")
+    notes = [f"{money(run.facts['cost'], currency)} for {counted(run.facts['conversations'], 'conversation')}"]
+    own, other = cost_in_detail(run), cost_in_detail(reference) if reference else None
+    if own and own.summary_cost:
+        notes.append(f"{money(own.summary_cost, currency)} of it for summaries")
+    against = difference_of(own, other) if own and other and reference is not run else None
+    if against and against.interval:
+        low, high = (money(value, currency) for value in against.interval)
+        notes.append(f"difference to {quoted(reference.name if reference else '')} per 1,000: {low} to {high} (95 %)")
+    before = cost_per_1000(reference) if reference and reference.facts.get("currency") == currency else None
+    return Cell(money(cost, currency), ", ".join(notes), _against(cost, before, run, reference))
 
 
 def _plain(fact: str, unknown: str, form: Callable[[float], str] = number) -> Callable[[RunLike, RunLike | None], Cell]:
@@ -206,7 +270,12 @@ def _overflow(run: RunLike, reference: RunLike | None) -> Cell:
 
 
 _COLUMNS = (
-    Column("cost / 1,000 conv.", "US dollars, main and summary calls", _plain("cost_usd", "no price"), "cost_usd"),
+    Column(
+        "cost per 1,000",
+        "money per 1,000 conversations: main calls, summary calls and retries, with the prompt cache",
+        _cost,
+        "cost",
+    ),
     Column("net tokens", NET_RULE, _net),
     Column("prompt", "prompt tokens of all main-model calls", _plain("prompt_tokens", "no call")),
     Column("peak", "largest prompt, in tokens", _peak),
@@ -298,10 +367,39 @@ def _change(run: RunLike, baseline: RunLike | None) -> str:
         )
     if now.get("prefix_reuse") is not None:
         words += f", prefix reuse {share(now['prefix_reuse'])}"
-    net, other = net_tokens(run), net_tokens(baseline)
-    if net is not None and other and net > other and now["prompt_tokens"] < before["prompt_tokens"]:
-        words += f"; smaller prompts, but {percent(net / other - 1)} more net tokens"
-    return words
+    return words + _verdict(run, baseline)
+
+
+def _verdict(run: RunLike, baseline: RunLike) -> str:
+    """Cheaper or dearer; prompts that shrink and still cost more are called that (WB-TUNE-06)."""
+    scale = scale_of((run, baseline))
+    own, other = scale.value(run), scale.value(baseline)
+    if own is None or not other:
+        return ""
+    is_smaller = run.facts["prompt_tokens"] < baseline.facts["prompt_tokens"]
+    if scale.currency is None:
+        if own <= other or not is_smaller:
+            return ""
+        return f"; smaller prompts, but {percent(own / other - 1)} more net tokens{_break_even_words(run, baseline)}"
+    amounts = f"({money(other, scale.currency)} → {money(own, scale.currency)} per 1,000 conversations)"
+    if own > other:
+        but = "smaller, but dearer:" if is_smaller else "dearer:"
+        return f"; {but} {percent(own / other - 1)} more {amounts}{_break_even_words(run, baseline)}"
+    return f"; {percent(1 - own / other)} cheaper {amounts}" if own < other else ""
+
+
+def _break_even_words(run: RunLike, baseline: RunLike) -> str:
+    own, other = cost_in_detail(run), cost_in_detail(baseline)
+    if own is None or other is None:
+        return ""
+    found = break_even(own, other)
+    turns = counted(found.longest, "turn")
+    if found.median is None:
+        return f", and breaks even in no conversation within {turns}"
+    return (
+        f", and breaks even in {len(found.reached)} of {counted(len(found.turns), 'conversation')}, "
+        f"there at turn {found.median} (median)"
+    )
 
 
 def _overflow_words(run: RunLike) -> str:
@@ -326,27 +424,33 @@ def _fault_words(run: RunLike) -> str:
     return f"; {listed(counts)}{first}"
 
 
-def _heading(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, current: RunLike | None) -> str:
+def _heading(
+    ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, current: RunLike | None, scale: Scale
+) -> str:
     if not any(run.facts.get("calls") for run in ordered):
         return "No model call in these recordings: nothing to measure"
     if len(ordered) == 1:
         return _heading_of_one(ordered[0])
     if best is None:
         return _heading_without_choice(ordered[0])
-    runner_up = next((run for run in ordered if run is not best and net_tokens(run) is not None), None)
-    if all(net_tokens(run) == net_tokens(best) for run in ordered):
+    runner_up = next((run for run in ordered if run is not best and scale.value(run) is not None), None)
+    if all(scale.value(run) == scale.value(best) for run in ordered):
         group = "both" if len(ordered) == 2 else f"all {len(ordered)}"
-        return f"It makes no difference: {group} configurations need {number(net_tokens(best) or 0)} net tokens"
-    behind = _behind(best, runner_up)
+        verb = "need" if scale.currency is None else "cost"
+        return f"It makes no difference: {group} configurations {verb} {scale.text(scale.value(best) or 0)}"
+    behind = _behind(best, runner_up, scale)
     if best is baseline:
-        return f"Do without summaries: {quoted(best.name)} needs the fewest net tokens{behind}"
+        return f"Do without summaries: {quoted(best.name)} {scale.fewest}{behind}"
     if best is current:
-        return f"Keep {quoted(best.name)}: it needs the fewest net tokens{behind}"
+        return f"Keep {quoted(best.name)}: it {scale.fewest}{behind}"
     gains = [
         f"{gain} than {words}"
         for other, words in ((current, "today"), (baseline, "without summaries"))
-        if other is not None and (gain := _gain(best, other))
+        if other is not None and (gain := _gain(best, other, scale))
     ]
+    if scale.currency is not None:
+        words = listed(gains) if gains else f"the cheapest{behind}"
+        return f"Take {quoted(best.name)}: {words}, {scale.text(scale.value(best) or 0)}{_fit(best)}"
     words = f"{gains[0].replace(' than', ' net tokens than', 1)}" if gains else f"fewest net tokens{behind}"
     return f"Take {quoted(best.name)}: {listed([words, *gains[1:]])}{_fit(best)}"
 
@@ -371,44 +475,48 @@ def _heading_without_choice(closest: RunLike) -> str:
     )
 
 
-def _behind(best: RunLike, runner_up: RunLike | None) -> str:
-    other = net_tokens(runner_up) if runner_up else None
+def _behind(best: RunLike, runner_up: RunLike | None, scale: Scale) -> str:
+    other = scale.value(runner_up) if runner_up else None
     if runner_up is None or other is None:
         return ""
     if _overflows(runner_up):
         return ", the others exceed the window"
-    if other == net_tokens(best):
-        return f", as many as {quoted(runner_up.name)}"
-    return f", {quoted(runner_up.name)} is next with {difference(other, net_tokens(best) or 0)}"
+    if other == scale.value(best):
+        return f", as {'many' if scale.currency is None else 'cheap'} as {quoted(runner_up.name)}"
+    return f", {quoted(runner_up.name)} is next with {difference(other, scale.value(best) or 0)}"
 
 
-def _gain(best: RunLike, other: RunLike) -> str:
-    net, reference = net_tokens(best), net_tokens(other)
-    if net is None or not reference or net >= reference:
+def _gain(best: RunLike, other: RunLike, scale: Scale) -> str:
+    own, reference = scale.value(best), scale.value(other)
+    if own is None or not reference or own >= reference:
         return ""
-    return f"{percent(1 - net / reference)} fewer"
+    return f"{percent(1 - own / reference)} {'fewer' if scale.currency is None else 'cheaper'}"
 
 
 def _fit(best: RunLike) -> str:
     return ", no overflow" if best.facts.get("overflow_calls") == 0 else ""
 
 
-def _rule(ordered: list[RunLike], baseline: RunLike | None) -> str:
+def _rule(ordered: list[RunLike], baseline: RunLike | None, scale: Scale) -> str:
     """How the recommendation was chosen, and what the differences refer to."""
     known = any(run.facts.get("overflow_calls") is not None for run in ordered)
     among = "among configurations without overflow" if known else "the context window is unknown, so overflow isn't"
-    chosen = f"Rule: fewest net tokens {among}" if known else f"Rule: fewest net tokens; {among} checked"
+    least = "fewest net tokens" if scale.currency is None else "lowest cost"
+    chosen = f"Rule: {least} {among}" if known else f"Rule: {least}; {among} checked"
     against = f" Differences are against {quoted(baseline.name)}." if baseline and len(ordered) > 1 else ""
-    return f"{chosen}; {NET_RULE}.{against}"
+    return f"{chosen}; {NET_RULE if scale.currency is None else COST_RULE}.{against}"
 
 
-def _remarks(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None) -> Iterable[str]:
+def _remarks(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, scale: Scale) -> Iterable[str]:
     if baseline is None:
         yield "The baseline “no summary” is missing: savings can't be stated."
     for field, words in (("data_hash", "data"), ("profile", "profiles")):
         if len({run.facts.get(field) for run in ordered}) > 1:
             yield f"The runs were made with different {words}: compare them with care."
-    if best is None:
+    reasons = dict.fromkeys(reason for run in ordered if (found := cost_in_detail(run)) for reason in found.unknown)
+    if reasons:
+        yield f"No cost: {'; '.join(reasons)}."
+    if best is None or scale.currency is not None:
         return
     prompts = {run.name: net for run in ordered if not _overflows(run) and (net := net_prompt_tokens(run)) is not None}
     cheapest = min(prompts, key=lambda name: (prompts[name], name != best.name), default=best.name)
@@ -432,6 +540,14 @@ def provenance(runs: Iterable[RunLike]) -> str:
         f"engine counter: {_distinct(map(engine_counter, (first, *others)))}",
         f"billing counter: {_distinct(map(billing_counter, (first, *others)))}",
     ]
+    details = [found for run in (first, *others) if (found := cost_in_detail(run)) is not None]
+    if rules := dict.fromkeys(f"{rule.title} ({rule.date})" for found in details for rule in found.rules):
+        parts.append(f"cache: {_distinct(rules)}")
+    prices: dict[str, list[str]] = {}
+    for model, source in dict.fromkeys(pair for found in details for pair in found.priced_by):
+        prices.setdefault(source, []).append(model)
+    if prices:
+        parts.append("prices: " + "; ".join(f"{_distinct(models)} by {source}" for source, models in prices.items()))
     return " · ".join(parts)
 
 

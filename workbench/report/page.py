@@ -22,7 +22,7 @@ from workbench.report.comparison import comparison_section
 from workbench.report.facts import facts_section
 from workbench.report.labels import counted, listed, quoted, share, shorten
 from workbench.report.markup import Content, Markup, element, joined, verbatim
-from workbench.report.overview import Overview, overview, sentence, summary_source
+from workbench.report.overview import Overview, overview, scale_of, sentence, summary_source
 from workbench.report.palette import in_dark
 from workbench.report.selection import ReadOnce, Selection
 from workbench.report.stylesheet import style_with
@@ -30,7 +30,9 @@ from workbench.report.tables import (
     calls_section,
     causes_section,
     conversations_section,
+    gaps_section,
     overview_table,
+    reported_section,
     runs_section,
     shortening_section,
 )
@@ -99,6 +101,8 @@ def html_document(
         _what_each_did(runs, view),
         facts_section(runs, view),
         causes_section(runs, view),
+        gaps_section(runs, view),
+        reported_section(runs),
         shortening_section(runs, view),
         conversations_section(shown),
         calls_section(shown),
@@ -246,7 +250,7 @@ def _limits(runs: Runs, view: Overview) -> Markup:
             "What they keep is a ceiling, and their length is the source's own; a cassette or a live model gives the "
             "real value."
         )
-    if view.recommended:
+    if view.recommended and scale_of(runs.values()).currency is None:
         lines.append(f"Money: {NET_RULE}. The provider's minimum lengths, lifetimes and write prices aren't in it.")
     shares = _shares(runs, view)
     reuse = (

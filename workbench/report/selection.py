@@ -24,6 +24,7 @@ class ReadOnce:
 
     def __init__(self, run: RunLike) -> None:
         self.name, self.facts, self.config = run.name, run.facts, run.config
+        self.cost = getattr(run, "cost", None)
         self._run = run
         self._tables: dict[str, list[dict[str, Any]]] = {}
 

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from workbench.evaluate.cache_findings import Loss
 from workbench.replay.trace import BREAK_CAUSES
+from workbench.report.cache_words import (
+    GAP_COLUMNS,
+    REPORTED_COLUMNS,
+    gap_rows,
+    gap_sentence,
+    gaps_of,
+    option_sentences,
+    provider_losses,
+    reported_of,
+    reported_rows,
+    reported_sentence,
+)
 from workbench.report.labels import UNKNOWN, counted, number, quoted, shorten
 from workbench.report.markup import Content, Markup, element, joined
 from workbench.report.overview import Cell, Overview, Row
@@ -53,7 +66,11 @@ def _table(head: Sequence[Markup], rows: Iterable[Markup], *, class_: str | None
 
 def causes_section(runs: Runs, view: Overview) -> Markup:
     """Which cause cost how many cached tokens, per configuration (WB-CACHE-03)."""
-    totals = {row.name: _break_totals(runs[row.name]) for row in view.rows}
+    by_rules = {row.name: provider_losses(runs[row.name]) for row in view.rows}
+    totals = {
+        name: _break_totals(runs[name]) if None in by_rules.values() else _totals_of(losses)
+        for name, losses in by_rules.items()
+    }
     # From a dictionary and not from a set: ties keep the order of the runs, in every process.
     causes = sorted(
         dict.fromkeys(cause for total in totals.values() for cause in total),
@@ -73,7 +90,53 @@ def causes_section(runs: Runs, view: Overview) -> Markup:
         for cause in causes
     ]
     meaning = "Lost tokens (calls): an earlier request still had them in the cache, and the call couldn't use them."
-    return joined([heading, element("p", meaning, class_="muted"), _table(head, rows, class_="causes")])
+    if all(provider_losses(runs[row.name]) is not None for row in view.rows):
+        meaning = "Lost tokens (calls): the provider would have read them from its cache after a call that only adds."
+    options = (element("p", text) for text in option_sentences(runs, totals))
+    return joined([heading, *options, element("p", meaning, class_="muted"), _table(head, rows, class_="causes")])
+
+
+def gaps_section(runs: Runs, view: Overview) -> Markup | None:
+    """Pauses against the lifetime of the cache, under the recommended configuration; None without cache rules."""
+    run = runs[view.recommended or view.rows[0].name]
+    found = gaps_of(run)
+    if found is None:
+        return None
+    return joined(
+        [
+            element("h2", "Pauses and the lifetime of the cache"),
+            element("p", gap_sentence(run, found)),
+            _plain_table(GAP_COLUMNS, gap_rows(found)),
+        ]
+    )
+
+
+def reported_section(runs: Runs) -> Markup | None:
+    """Predicted against reported tokens; None without reported ones (WB-CACHE-04)."""
+    reported = reported_of(runs)
+    if not reported:
+        return None
+    return joined(
+        [
+            element("h2", "Predicted and reported cache reads"),
+            element("p", reported_sentence(reported)),
+            _plain_table(REPORTED_COLUMNS, reported_rows(reported)[:MAX_CONVERSATION_ROWS]),
+        ]
+    )
+
+
+def _plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+    """One column of names, then figures."""
+    head = [element("th", title, scope="col", class_="number" if i else None) for i, title in enumerate(columns)]
+    body = [
+        element(
+            "tr",
+            element("th", shorten(name, 60), scope="row"),
+            *(element("td", text, class_="number") for text in figures),
+        )
+        for name, *figures in rows
+    ]
+    return _table(head, body)
 
 
 def shortening_section(runs: Runs, view: Overview) -> Markup | None:
@@ -116,6 +179,10 @@ def _break_totals(run: RunLike) -> dict[str, tuple[int, int]]:
             calls, lost = totals.get(cause, (0, 0))
             totals[cause] = (calls + 1, lost + (row.get("lost_tokens") or 0))
     return totals
+
+
+def _totals_of(losses: Mapping[str, Loss] | None) -> dict[str, tuple[int, int]]:
+    return {cause: (loss.calls, loss.tokens) for cause, loss in (losses or {}).items()}
 
 
 def _cause_cell(total: tuple[int, int] | None) -> Markup:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from workbench.report.cache_words import gap_sentence, gaps_of, option_sentences, reported_of, reported_sentence
 from workbench.report.labels import UNKNOWN, display_width, printable, shorten, units_to_wrap, within
 from workbench.report.overview import Cell, Overview, Row, overview, sentence
 from workbench.report.shortening import COLUMNS, N_NAME_COLUMNS, shortening_sentences, shortenings, units
@@ -36,10 +37,22 @@ def summary(runs: Runs, *, today: str | None = None) -> str:
         [view.heading, view.provenance],
         _overview_lines(view).split("\n"),
         sentences,
+        _cache_lines(runs, view),
         _shortening_lines(runs, view),
         [view.rule, *view.remarks] if len(view.rows) > 1 else [],
     ]
     return "\n\n".join("\n".join(_wrapped(line) for line in block) for block in blocks if block)
+
+
+def _cache_lines(runs: Runs, view: Overview) -> list[str]:
+    """Which option cost how many cached tokens, pauses, and how right the prediction is; empty without rules."""
+    run = runs[view.recommended or view.rows[0].name]
+    gaps, reported = gaps_of(run), reported_of(runs)
+    return [
+        *option_sentences(runs, [row.name for row in view.rows]),
+        *([gap_sentence(run, gaps)] if gaps else []),
+        *([reported_sentence(reported)] if reported else []),
+    ]
 
 
 def _shortening_lines(runs: Runs, view: Overview) -> list[str]:
