@@ -84,8 +84,9 @@ def test_the_cost_says_its_difference_and_how_sure_that_is(runs):
     cells = dict(zip((row.name for row in view.rows), column(view, "cost per 1,000"), strict=True))
     assert cells["no summary"].difference == ""
     assert cells["always"].difference.endswith("%")
-    assert "per 1,000: $" in cells["always"].note
-    assert "(95 %)" in cells["always"].note
+    words = sentence(runs["always"], runs["no summary"])
+    assert "per 1,000 conversations; difference $" in words
+    assert ", 95 %)" in words
     assert "of it for summaries" in cells["always"].note
 
 

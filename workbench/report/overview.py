@@ -223,13 +223,9 @@ def _cost(run: RunLike, reference: RunLike | None) -> Cell:
         detail = cost_in_detail(run)
         return Cell(UNKNOWN, "; ".join(detail.unknown) if detail and detail.unknown else "no price")
     notes = [f"{money(run.facts['cost'], currency)} for {counted(run.facts['conversations'], 'conversation')}"]
-    own, other = cost_in_detail(run), cost_in_detail(reference) if reference else None
+    own = cost_in_detail(run)
     if own and own.summary_cost:
         notes.append(f"{money(own.summary_cost, currency)} of it for summaries")
-    against = difference_of(own, other) if own and other and reference is not run else None
-    if against and against.interval:
-        low, high = (money(value, currency) for value in against.interval)
-        notes.append(f"difference to {quoted(reference.name if reference else '')} per 1,000: {low} to {high} (95 %)")
     before = cost_per_1000(reference) if reference and reference.facts.get("currency") == currency else None
     return Cell(money(cost, currency), ", ".join(notes), _against(cost, before, run, reference))
 
@@ -381,11 +377,24 @@ def _verdict(run: RunLike, baseline: RunLike) -> str:
         if own <= other or not is_smaller:
             return ""
         return f"; smaller prompts, but {percent(own / other - 1)} more net tokens{_break_even_words(run, baseline)}"
-    amounts = f"({money(other, scale.currency)} → {money(own, scale.currency)} per 1,000 conversations)"
+    amounts = (
+        f"({money(other, scale.currency)} → {money(own, scale.currency)} per 1,000 conversations"
+        f"{_interval_words(run, baseline)})"
+    )
     if own > other:
         but = "smaller, but dearer:" if is_smaller else "dearer:"
         return f"; {but} {percent(own / other - 1)} more {amounts}{_break_even_words(run, baseline)}"
     return f"; {percent(1 - own / other)} cheaper {amounts}" if own < other else ""
+
+
+def _interval_words(run: RunLike, baseline: RunLike) -> str:
+    """How sure the difference of costs is; empty where too few conversations say so."""
+    own, other = cost_in_detail(run), cost_in_detail(baseline)
+    found = difference_of(own, other) if own and other else None
+    if found is None or found.interval is None:
+        return ""
+    low, high = (money(value, own.currency if own else "") for value in found.interval)
+    return f"; difference {low} to {high}, 95 %"
 
 
 def _break_even_words(run: RunLike, baseline: RunLike) -> str:
