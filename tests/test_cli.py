@@ -109,13 +109,14 @@ def test_import_replaces_personal_data_when_asked(here: Path, capsys: pytest.Cap
 
 def test_replay_prints_exactly_the_documented_object(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-CLI-03, WB-CLI-04."""
-    found = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--set", "trigger.token=200")
+    changes = ("--set", "trigger.token=200", "--set", "prices.model=never-heard-of-it")
+    found = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", *changes)
     assert set(found) == {"runs", "problems"}
     facts = found["runs"][0]
     assert tuple(facts) == FACT_NAMES
     assert (facts["config"], facts["calls"], facts["needed_facts"], facts["cost_usd"]) == ("tuned", 24, 0, None)
     assert facts["firings"] > 0
-    again = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--set", "trigger.token=200", "--fresh")
+    again = as_json(capsys, "replay", "own.jsonl", "--config", "tuned.toml", *changes, "--fresh")
     assert again["runs"][0]["trace_hash"] == facts["trace_hash"]
 
 

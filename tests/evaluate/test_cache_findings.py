@@ -19,9 +19,9 @@ from workbench.evaluate.cache_findings import (
     mean_error,
 )
 from workbench.evaluate.cost import cost_of
+from workbench.evaluate.providers import CAUSES
 from workbench.recordings import load_recordings
 from workbench.replay.replay import replay
-from workbench.replay.trace import BREAK_CAUSES
 
 PRICED = {"cache": OPENAI, "prices": OWN_PRICES}
 
@@ -56,7 +56,7 @@ def test_what_the_recording_does_is_no_options_fault():
 
 def test_every_named_option_and_cause_exists():
     """WB-CACHE-03."""
-    assert set(OPTION_OF_CAUSE) <= set(BREAK_CAUSES)
+    assert set(OPTION_OF_CAUSE) <= set(CAUSES)
     config = RunConfig.from_values({"summarizer": {}}).model_dump()
     for option in OPTION_OF_CAUSE.values():
         table, _, name = option.partition(".")

@@ -9,6 +9,7 @@ import pytest
 from tests.evaluate.costs import OPENAI, OWN_PRICES, Rows, calls, summary
 from workbench.config import CacheSettings, PriceSettings
 from workbench.evaluate.cost import break_even, cost_of, difference_of, mean_interval
+from workbench.evaluate.prices import Price
 
 MILLION = 1_000_000
 PRICED = {"cache": OPENAI, "prices": OWN_PRICES}
@@ -76,6 +77,30 @@ def test_a_summary_is_told_to_the_cache_at_its_time():
     kept = cost_of(Rows(rows, [late], PRICED))
     assert [call.is_summary for call in kept.calls] == [False, True, False]
     assert kept.calls[2].use.cached == 2048
+
+
+def test_a_mark_behind_the_system_message_has_the_summary_in_front_where_that_is_in_it():
+    """WB-CACHE-02: a new summary in the system message leaves no marked end, one in the user message does."""
+    rows = calls([6000, 6000], schema_tokens=0, system_tokens=1500, summary_tokens=400)
+    rows[1] |= {"prefix_tokens": 1600, "recent_prefix_tokens": 1600, "break_cause": "summary_updated_user"}
+    for mode, cached in (("system", 0), ("user", 1500)):
+        config = {"cache": {"provider": "anthropic"}, "agent": {"summary_injection_mode": mode}}
+        assert cost_of(Rows(rows, config=config)).calls[1].use.cached == cached
+
+
+def test_an_assumed_clock_has_no_dates_so_the_newest_prices_hold(monkeypatch):
+    """WB-COST-01."""
+    asked = []
+
+    def listed(model, moment):
+        asked.append(moment.year)
+        return {"input": Price(1.0), "output": Price(2.0)}
+
+    monkeypatch.setattr("workbench.evaluate.prices.listed_prices", listed)
+    monkeypatch.setattr("workbench.evaluate.prices.version", lambda name: "1")
+    for assumed in (False, True):
+        cost_of(Rows(calls([2048]), config={"cache": OPENAI}, assumed_time=assumed))
+    assert asked == [2026, 9999]
 
 
 def test_an_unknown_price_blocks_the_total_but_not_the_tokens():

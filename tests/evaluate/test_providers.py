@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from workbench.config import CacheProvider, CacheSettings
 from workbench.errors import ConfigError
-from workbench.evaluate.providers import PROVIDERS, CacheSimulation, CacheUse, Sent, cache_rule, provider_of
-from workbench.replay.trace import BREAK_CAUSES
+from workbench.evaluate.providers import CAUSES, PROVIDERS, CacheSimulation, CacheUse, Sent, cache_rule, provider_of
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
@@ -238,6 +237,18 @@ def test_a_prefix_of_another_conversation_is_found_where_both_have_a_mark():
     assert uses("openai", calls)[0].cached == 1920
 
 
+def test_who_reads_a_prompt_keeps_its_beginning_alive():
+    """WB-CACHE-02: marks of a long chain stay while its end is in use."""
+    calls = growing([5000, 5500, 6000], every_s=200, system=2000)
+    calls.append(
+        Sent(600 * SECOND, 4000, prefix_tokens=2300, prefix_call=2, recent_tokens=2300, system_end=2000, n_messages=9)
+    )
+    assert [use.cached for use in uses("anthropic", calls)] == [0, 5000, 5500, 2000]
+    # A call that adds nothing reads a mark without writing one: that alone keeps it.
+    still = growing([5000, 5000, 5000], every_s=250)
+    assert [use.cached for use in uses("anthropic-auto", still)] == [0, 5000, 5000]
+
+
 # --- summary calls ---------------------------------------------------------------------------------------
 
 
@@ -325,7 +336,7 @@ def test_cached_written_and_uncached_sum_to_the_prompt(calls, name):
         assert min(use[:3]) >= 0
         assert use.cached <= (sent.prefix_tokens or 0)
         assert use.lost >= 0
-        assert use.cause is None or use.cause in BREAK_CAUSES
+        assert use.cause is None or use.cause in CAUSES
         if use.cause is None:
             assert use.lost < max(PROVIDERS[name].block_tokens, 1)
 

@@ -13,6 +13,13 @@ from typing import NamedTuple
 
 from workbench.config import CacheSettings
 from workbench.errors import ConfigError
+from workbench.replay.trace import BREAK_CAUSES
+
+CAUSES = BREAK_CAUSES | {
+    "below_minimum": "the prefix is shorter than what the provider caches",
+    "no_breakpoint": "no marked end of an earlier request was near enough",
+}
+"""Why less was read than could have been: what broke the prefix, and what only a provider's rules know."""
 
 TOOLS, SYSTEM, END = "tools", "system", "end"
 _NS = 1_000_000_000

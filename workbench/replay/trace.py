@@ -248,7 +248,5 @@ BREAK_CAUSES = {
     "covered_turn_ended": "a summarised turn ended, and its user message left with it",
     "preload_changed": "preloaded memory or recall changed",
     "expired": "the cached prefix had expired",
-    "below_minimum": "the prefix is shorter than what the provider caches",
-    "no_breakpoint": "no marked end of an earlier request was near enough",
     "other": "another change",
 }

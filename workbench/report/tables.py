@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.evaluate.cache_findings import Loss
+from workbench.evaluate.providers import CAUSES
 from workbench.replay.trace import BREAK_CAUSES
 from workbench.report.cache_words import (
     GAP_COLUMNS,
@@ -84,7 +85,7 @@ def causes_section(runs: Runs, view: Overview) -> Markup:
     rows = [
         element(
             "tr",
-            element("th", BREAK_CAUSES.get(cause, cause), scope="row"),
+            element("th", CAUSES.get(cause, cause), scope="row"),
             *(_cause_cell(totals[row.name].get(cause)) for row in view.rows),
         )
         for cause in causes
