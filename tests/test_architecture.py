@@ -56,6 +56,7 @@ EXCEPTIONS = {
     ): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
     ("replay/prompt.py", "report"): "a notebook asks the result itself what it looks like; loaded when shown",
     ("evaluate/compare.py", "report"): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
+    ("evaluate/sweep.py", "report"): "the same",
     ("replay/runs.py", "evaluate"): "a run's figures say what it costs and whether it is stuck; loaded when asked for",
     ("replay/runs.py", "report"): "a notebook asks the result itself for its table (WB-UI-05); loaded when shown",
 }

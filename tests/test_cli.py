@@ -432,3 +432,35 @@ def test_the_report_of_stored_runs_can_be_priced_anew(tmp_path, capsys):
     assert "cost per" in capsys.readouterr().out
     assert main(["report", "--runs", runs, "--report", report, "--set", "trigger.token=5"]) == 2
     assert "replay to change any other" in capsys.readouterr().err
+
+
+def test_sweep_writes_the_recommended_configuration(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-TUNE-02, WB-CLI-03."""
+    wanted = ("sweep", "own.jsonl", "--config", "tuned.toml", "--over", "trigger.token=200,400", "--out", "best.toml")
+    code, out, _ = run(capsys, *wanted, "--yes", "--report", "best.html")
+    assert (code, "\nrecommended configuration: " in out) == (0, True)
+    assert out.startswith("4 runs over 2 conversations, 96 calls, about ")
+    code, _, _ = run(capsys, "replay", "own.jsonl", "--config", "best.toml")
+    assert code == 0
+    assert (here / "best.html").exists()
+    found = as_json(capsys, *wanted, "--yes", "--set", "trigger.time=20s", "--over", "trigger.event=2..6/3")
+    assert set(found) >= {"runs", "pareto", "recommended", "reason", "problems"}
+    ids = {facts["run_id"] for facts in found["runs"]}
+    assert set(found["pareto"]) <= ids
+    assert found["recommended"] in ids
+    assert len(ids) == 2 * 3 + 2
+
+
+def test_sweep_does_not_begin_unasked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-TUNE-02: --yes is for CI; without it somebody has to be there. B35: too many runs stop it."""
+    wanted = ("sweep", "own.jsonl", "--config", "tuned.toml", "--over")
+    code, out, err = run(capsys, *wanted, "trigger.token=200,400")
+    assert (code, "give --yes" in err, "4 runs" in out) == (2, True, True)
+    assert not (here / "runs").exists()
+    code, _, err = run(capsys, *wanted, "trigger.token=1..90000/90000", "--yes")
+    assert (code, "sweep: 90,000 runs; limit 10,000" in err) == (2, True)
+    code, _, err = run(capsys, *wanted, "trigger.token=", "--yes")
+    assert (code, "trigger.token has no values" in err) == (2, True)
+    (here / "grid.toml").write_text('[grid]\n"trigger.tokn" = [1, 2]\n', encoding="utf-8")
+    code, _, err = run(capsys, "sweep", "own.jsonl", "--grid", "grid.toml", "--yes")
+    assert (code, "did you mean trigger.token?" in err) == (2, True)

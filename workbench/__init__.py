@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from workbench.config import RunConfig
     from workbench.errors import WorkbenchError
     from workbench.evaluate.compare import compare
+    from workbench.evaluate.sweep import sweep
     from workbench.model.openai import OpenAIModel
     from workbench.model.scripted import ScriptedAnswer, ScriptedModel
     from workbench.model.types import Message, Request, Response, ToolCall
@@ -80,6 +81,7 @@ _HOMES = {
     "report": "workbench",
     "run_sync": "workbench.service.run_sync",
     "set_token_counter": "workbench.tokens",
+    "sweep": "workbench.evaluate.sweep",
     "write_recording": "workbench.recordings",
 }
 
@@ -124,6 +126,7 @@ __all__ = [
     "report",
     "run_sync",
     "set_token_counter",
+    "sweep",
     "write_recording",
 ]
 

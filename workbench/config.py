@@ -313,7 +313,7 @@ class RunConfig(Settings):
             RecordingError: the file can't be read.
         """
         path = Path(path)
-        values = _values_of(path)
+        values = table_of_file(path)
         values.setdefault("name", path.stem)
         return cls.from_values(values, where=str(path))
 
@@ -335,6 +335,19 @@ class RunConfig(Settings):
     def to_values(self) -> dict[str, Any]:
         """Plain values: what differs from an empty file's meaning, ready for TOML or JSON."""
         return self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+
+    def to_toml(self) -> str:
+        """The text of a file that loads back equal."""
+        values = {"name": self.name, **self.to_values()} if self.name else self.to_values()
+        plain = [f"{_toml_key(key)} = {_toml(value)}" for key, value in values.items() if not isinstance(value, dict)]
+        tables = [
+            "\n".join(
+                [f"[{_toml_key(key)}]", *(f"{_toml_key(name)} = {_toml(inner)}" for name, inner in value.items())]
+            )
+            for key, value in values.items()
+            if isinstance(value, dict)
+        ]
+        return "\n\n".join(["\n".join(plain), *tables] if plain else tables) + "\n"
 
     # --- meaning -------------------------------------------------------------------------------------
 
@@ -371,7 +384,14 @@ class RunConfig(Settings):
         return self.name or self.config_hash[:8]
 
 
-def _values_of(path: Path) -> dict[str, Any]:
+def table_of_file(path: str | Path) -> dict[str, Any]:
+    """What a TOML or JSON file holds, unchecked.
+
+    Raises:
+        ConfigError: it isn't TOML or JSON, or no table.
+        RecordingError: the file can't be read.
+    """
+    path = Path(path)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -387,6 +407,21 @@ def _values_of(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a table of options", field=str(path))
     return values
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name, flags=re.ASCII) else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    """A value on one line; texts are escaped as JSON, whose escapes TOML has too."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml_key(name)} = {_toml(inner)}" for name, inner in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
 
 
 def _set_path(values: dict[str, Any], path: list[str], value: Any) -> None:

@@ -141,8 +141,13 @@ class ExtractiveModel:
     async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
         limit = word_limit(request) or self.max_words
         text = summary_text(conversation_of(request), limit, ledger_share=self.ledger_share)
-        message = Message(role=ASSISTANT, content=text)
-        yield Response(id=self.name, model=self.name, choices=(Choice(message, finish_reason="stop"),))
+        yield answer_of(self.name, text)
+
+
+def answer_of(model: str, text: str) -> Response:
+    """A summary as the answer of a model."""
+    message = Message(role=ASSISTANT, content=text)
+    return Response(id=model, model=model, choices=(Choice(message, finish_reason="stop"),))
 
 
 def summary_text(blocks: Sequence[Block], max_words: int, *, ledger_share: float = DEFAULT_LEDGER_SHARE) -> str:

@@ -6,23 +6,30 @@ In: a configuration. Out: the model that its summarizer calls.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 from workbench.call import CallContext
 from workbench.config import RunConfig, SummariesSettings
 from workbench.errors import ContentFilterError, ContextLengthError, ModelError, ReplayError
 from workbench.model.cassette import Cassette, CassetteModel
 from workbench.model.client import Model
-from workbench.model.extractive import ExtractiveModel
+from workbench.model.extractive import ExtractiveModel, answer_of, summary_text
 from workbench.model.openai import OpenAIModel
+from workbench.model.request_text import conversation_of, word_limit
 from workbench.model.sized import SizedModel
 from workbench.model.types import Request, Response
 from workbench.tokens import LineCounter
 
 SUMMARY_SOURCE_VERSION = "1"
 """Changes when a source would write another text for the same request; part of a run's identity."""
+
+
+_MAX_TEXTS = 4_096
 
 
 class SlowModel:
@@ -51,6 +58,37 @@ class OutsideLoop:
     async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
         for response in self._model.generate_blocking(request):
             yield response
+
+
+class OnceExtractive(ExtractiveModel):
+    """The extractive source, with its newest answers kept for the whole process.
+
+    A text depends on nothing but conversation and word limit, so that configurations that ask for the same summary
+    share it (WB-TUNE-02): the key is that input itself.
+    """
+
+    n_made: ClassVar[int] = 0
+    """Texts made so far in this process."""
+    _texts: ClassVar[OrderedDict[bytes, str]] = OrderedDict()
+
+    async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        limit = word_limit(request) or self.max_words
+        blocks = conversation_of(request)
+        digest = hashlib.sha256(f"{SUMMARY_SOURCE_VERSION} {limit} {self.ledger_share}".encode())
+        for block in blocks:
+            for text in (block.role, block.label, block.text):
+                data = text.encode("utf-8", "surrogatepass")
+                digest.update(len(data).to_bytes(8) + data)
+        key = digest.digest()
+        known = self._texts
+        if key in known:
+            known.move_to_end(key)
+        else:
+            known[key] = summary_text(blocks, limit, ledger_share=self.ledger_share)
+            OnceExtractive.n_made += 1
+            if len(known) > _MAX_TEXTS:
+                known.popitem(last=False)
+        yield answer_of(self.name, known[key])
 
 
 class WatchedModel:
@@ -88,7 +126,7 @@ def summary_model(config: RunConfig, billing: LineCounter) -> Model:
     if settings.source == "sized":
         model = SizedModel(settings.sized_tokens, billing)
     elif settings.source == "extractive" or config.summarizer is None:  # without a summarizer none is asked
-        model = ExtractiveModel()
+        model = OnceExtractive()
     else:
         model = _recorded_or_live(settings)
     if settings.latency_s and settings.latency_s != "recorded":

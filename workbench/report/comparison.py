@@ -1,11 +1,12 @@
-"""Comparisons and lints as a person reads them: verdicts, differences with intervals, findings (WB-TUNE-01, -07).
+"""Comparisons and lints as a person reads them: verdicts, differences with intervals, findings, sweeps (WB-TUNE-01, -02, -07).
 
-In: a `Comparison` or a `Lint`. Out: terminal text, a section of the page, a notebook display. An interval that isn't there is a
+In: a `Comparison`, a `Lint` or a `Sweep`. Out: terminal text, a section of the page, a notebook display. An interval that isn't there is a
 dash, and a sentence says why.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,12 @@ from workbench.report.terminal import LINE_WIDTH, broken, figures_table
 if TYPE_CHECKING:
     from workbench.evaluate.compare import Comparison, Difference, Place, Verdict
     from workbench.evaluate.lint import Lint
+    from workbench.evaluate.sweep import Sweep, SweepPlan
 
 _HEAD = ("per conversation", "reference", "run", "difference", "95 % interval", "sure")
 _PLACE_HEAD = ("conversation", "net tokens", "at call", "prompt there", "reference")
+_SWEEP_HEAD = ("configuration", "net tokens", "peak", "overflow", "prompt", "net", "verdict")
+_MAX_SWEEP_ROWS = 15
 _QUANTILES = (("p50", "half at most"), ("p90", "90 % at most"), ("max", "largest"))
 _MEASURE_NAMES = {
     "net_tokens": "net tokens",
@@ -55,6 +59,79 @@ def comparison_text(comparison: Comparison) -> str:
             rows = [_place_cells(place) for place in places]
             blocks.append("\n".join(["Where they differ most:", figures_table(_PLACE_HEAD, rows)]))
     return "\n\n".join([*blocks, "\n".join(piece for note in _notes(comparison) for piece in broken(note, LINE_WIDTH))])
+
+
+def plan_text(plan: SweepPlan) -> str:
+    """What a sweep would do, and why its grid is as it is."""
+    lines = []
+    for choice in plan.choices:
+        values = ", ".join(map(_value_text, choice.values)) or UNKNOWN
+        lines += broken(f"{choice.option}: {values}", LINE_WIDTH)
+        lines += [f"    {line}" for line in broken(choice.why, LINE_WIDTH - 4)]
+    live = f", up to {number(plan.live_tokens)} tokens of the live model" if plan.live_tokens else ""
+    lines.append(
+        f"{counted(plan.runs, 'run')} over {counted(plan.conversations, 'conversation')}, "
+        f"{counted(plan.calls, 'call')}, about {_duration(plan.expected_s)}{live}"
+    )
+    return "\n".join(lines)
+
+
+def _value_text(value: object) -> str:
+    return printable(value if isinstance(value, str) else json.dumps(value))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def sweep_text(found: Sweep) -> str:
+    """What `workbench sweep` prints at its end."""
+    heading = f"Take {quoted(found.recommended)}" if found.recommended else "No recommendation"
+    lines = broken(f"{heading}: {found.reason}.", LINE_WIDTH)
+    table = figures_table(_SWEEP_HEAD, _sweep_rows(found))
+    left_out = len(found.candidates) - _MAX_SWEEP_ROWS
+    more = [f"… and {left_out} more runs, all behind these"] if left_out > 0 else []
+    note = broken(_sweep_note(found), LINE_WIDTH)
+    return "\n".join([*lines, "", table, *more, "", *note])
+
+
+def sweep_html(found: Sweep) -> str:
+    """A sweep in a notebook."""
+    heading = f"Take {quoted(found.recommended)}" if found.recommended else "No recommendation"
+    rows = _sweep_rows(found)
+    parts = [element("div", element("b", f"{heading}: {found.reason}.")), _html_table(_SWEEP_HEAD, rows)]
+    return element("div", *parts, element("div", element("small", _sweep_note(found))))
+
+
+def _sweep_rows(found: Sweep) -> list[list[str]]:
+    shown = list(found.candidates[:_MAX_SWEEP_ROWS])
+    shown += [one for one in found.candidates[_MAX_SWEEP_ROWS:] if one.name == found.baseline]
+    rows = []
+    for one in shown:
+        tags = [
+            tag for tag, name in (("recommended", found.recommended), ("baseline", found.baseline)) if name == one.name
+        ]
+        name = shorten(one.name, 44) + (f" [{', '.join(tags)}]" if tags else "")
+        size, cost = (
+            UNKNOWN if change is None else _signed_percent(change)
+            for change in (one.rest_prompt_change, one.rest_net_change)
+        )
+        figures = [number(one.net_tokens), number(one.peak_prompt_tokens), f"{one.overflow_calls:,}"]
+        rows.append([name + ("" if not one.is_pareto else " *"), *figures, size, cost, one.verdict or "the baseline"])
+    return rows
+
+
+def _sweep_note(found: Sweep) -> str:
+    rest = f"the last three columns on {counted(len(found.reported_on), 'other')}"
+    if found.chosen_on == found.reported_on:
+        rest = "so are the last three columns, since there is no other"
+    return (
+        f"Chosen on {counted(len(found.chosen_on), 'conversation')} (seed {found.seed}); {rest}, against "
+        f"{quoted(found.baseline)}. * = no run is better in overflow, net tokens and peak at once. Fewer tokens say "
+        "nothing about what a summary has lost."
+    )
 
 
 def lint_text(found: Lint) -> str:
