@@ -417,6 +417,11 @@ def test_lint_prints_findings_and_is_strict_when_asked(here: Path, capsys: pytes
     found = as_json(capsys, *never)
     assert {finding["rule"] for finding in found["configs"][0]["findings"]} >= {"never-fires", "never-passes"}
     assert run(capsys, *never, "--strict")[0] == 1
+    code, out, _ = run(capsys, *never, "--next")
+    assert (code, "A summary made now (extractive text, no model called):" in out) == (0, True)
+    found = as_json(capsys, *never, "--next")
+    assert [one["conversation"] for one in found["configs"][0]["next"]] == ["c0", "c1"]
+    assert all(one["events_covered"] == 24 for one in found["configs"][0]["next"])
 
 
 def test_the_report_of_stored_runs_can_be_priced_anew(tmp_path, capsys):

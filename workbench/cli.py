@@ -22,6 +22,7 @@ from workbench.version import __version__
 
 if TYPE_CHECKING:
     from workbench.config import RunConfig
+    from workbench.evaluate.dry_run import DryRun
     from workbench.recordings import Recordings
     from workbench.replay.runs import RunSet
     from workbench.store.duckdb.maintenance import StoreReport
@@ -358,6 +359,11 @@ def _add_lint(command: argparse.ArgumentParser) -> None:
     _add_recording_options(command)
     _add_config_options(command)
     command.add_argument("--strict", action="store_true", help="exit with 1 when there is a warning")
+    command.add_argument(
+        "--next",
+        action="store_true",
+        help="also say what a summary made at the end of each conversation would cover, save and cost; calls no model",
+    )
     _add_run_options(command)
     command.set_defaults(run=_lint)
 
@@ -367,13 +373,31 @@ def _lint(options: argparse.Namespace) -> int:
     from workbench.replay.replay import replay
     from workbench.report.comparison import lint_text
 
-    runs = replay(_load(options), _configs(options), runs=options.runs, jobs=options.jobs, fresh=options.fresh)
+    recordings, configs = _load(options), _configs(options)
+    following: dict[str, list[DryRun]] = {}
+    if options.next:
+        from workbench.evaluate.dry_run import dry_run
+        from workbench.replay.runs import with_unique_ids
+
+        makes = [config for config in configs if config.summarizer is not None]
+        following = {
+            config.label(): [dry_run(conversation, config) for conversation in with_unique_ids(recordings)]
+            for config in makes
+        }
+        # A live model would be called for the lint itself: what a dry run asks needs none.
+        configs = [
+            c.replace(summaries={"source": "sized", "latency_s": 0.0}) if c.summaries.source == "live" else c
+            for c in configs
+        ]
+    runs = replay(recordings, configs, runs=options.runs, jobs=options.jobs, fresh=options.fresh)
     found = [lint(run) for run in runs.values()]
     if options.json:
         problems = [problem.as_dict() for problem in runs.problems]
-        _print_json({"configs": [one.as_dict() for one in found], "problems": problems})
+        after = {name: [one.as_dict() for one in ones] for name, ones in following.items()}
+        configs_found = [one.as_dict() | ({"next": after.get(one.config, [])} if options.next else {}) for one in found]
+        _print_json({"configs": configs_found, "problems": problems})
     else:
-        print("\n\n".join(map(lint_text, found)))
+        print("\n\n".join(lint_text(one, following.get(one.config, ())) for one in found))
         _print_problems(runs)
     return 1 if options.strict and any(one.warnings for one in found) else 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,6 +43,7 @@ from workbench.summary.report import Check, Trigger
 from workbench.tokens import LineCounter
 
 Row = tuple[object, ...]
+AtEnd = Callable[[SessionService, Session], Awaitable[None]]
 _MAX_SEEDS = 32
 
 
@@ -213,8 +214,10 @@ class ConversationReplay:
         on_sent: Any = None,
         until_call: int | None = None,
         needed: NeededFacts | None = None,
+        at_end: AtEnd | None = None,
     ) -> None:
         self._until_call = until_call
+        self._at_end = at_end
         self._conversation = conversation
         self._config = config
         self._trace = ConversationTrace(conversation.id, position)
@@ -268,6 +271,8 @@ class ConversationReplay:
         for request in conversation.requests:
             await self._replay_request(request, runner, service, script, key)
         await service.wait_for_summaries()
+        if self._at_end is not None:
+            await self._at_end(service, await _session(service, key))
         await service.close()
 
     def _runner(self, service: SessionService, script: Script) -> Runner:
@@ -478,6 +483,7 @@ def replay_conversation(
     on_sent: Any = None,
     until_call: int | None = None,
     needed: NeededFacts | None = None,
+    at_end: AtEnd | None = None,
 ) -> ConversationTrace:
     """Push one conversation through the engine under one configuration.
 
@@ -486,6 +492,7 @@ def replay_conversation(
         on_sent: Called with `(CallFacts, SentRequest)` at each call; for looking at exact requests.
         until_call: Stop when this call is measured; None = go to the end.
         needed: The conversation's needed facts, to follow what becomes of them; None = don't.
+        at_end: What else to do with the session when the recording has ended; its rows are part of the trace.
     """
     return ConversationReplay(
         conversation,
@@ -495,6 +502,7 @@ def replay_conversation(
         on_sent=on_sent,
         until_call=until_call,
         needed=needed,
+        at_end=at_end,
     ).run()
 
 

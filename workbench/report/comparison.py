@@ -7,7 +7,7 @@ dash, and a sentence says why.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.evaluate.compare import MIN_CONVERSATIONS, N_DRAWS, SMALLER_BUT_DEARER
@@ -28,12 +28,14 @@ from workbench.report.terminal import LINE_WIDTH, broken, figures_table
 
 if TYPE_CHECKING:
     from workbench.evaluate.compare import Comparison, Difference, Place, Verdict
+    from workbench.evaluate.dry_run import DryRun
     from workbench.evaluate.lint import Lint
     from workbench.evaluate.sweep import Sweep, SweepPlan
 
 _HEAD = ("per conversation", "reference", "run", "difference", "95 % interval", "sure")
 _PLACE_HEAD = ("conversation", "net tokens", "at call", "prompt there", "reference")
 _SWEEP_HEAD = ("configuration", "net tokens", "peak", "overflow", "prompt", "net", "verdict")
+_NEXT_HEAD = ("conversation", "events", "tokens it takes", "prompt now", "prompt then", "calls to pay it back")
 _MAX_SWEEP_ROWS = 15
 _QUANTILES = (("p50", "half at most"), ("p90", "90 % at most"), ("max", "largest"))
 _MEASURE_NAMES = {
@@ -134,8 +136,8 @@ def _sweep_note(found: Sweep) -> str:
     )
 
 
-def lint_text(found: Lint) -> str:
-    """What `workbench lint` prints for one configuration."""
+def lint_text(found: Lint, following: Sequence[DryRun] = ()) -> str:
+    """What `workbench lint` prints for one configuration; `following` is what the next summaries would do."""
     corpus = found.corpus
     prompts = corpus["prompt_tokens"]
     about = f"{quoted(found.config)} on {counted(corpus['conversations'], 'conversation')}, {counted(corpus['calls'], 'call')}"
@@ -147,7 +149,17 @@ def lint_text(found: Lint) -> str:
         lines += broken(f"{finding.severity}: {printable(finding.text)}", LINE_WIDTH)
     if not found.findings:
         lines.append("nothing to remark")
+    if following:
+        lines += ["", f"A summary made now ({following[0].stand_in} text, no model called):"]
+        lines += figures_table(_NEXT_HEAD, map(_next_cells, following)).split("\n")
     return "\n".join(lines)
+
+
+def _next_cells(one: DryRun) -> list[str]:
+    pays = one.calls_to_pay_back
+    figures = [one.events_covered, one.request_tokens + one.completion_tokens, one.prompt_tokens_before]
+    after = number(one.prompt_tokens_after)
+    return [shorten(one.conversation, 40), *map(number, figures), after, UNKNOWN if pays is None else number(pays)]
 
 
 def comparison_section(comparison: Comparison) -> Markup:
