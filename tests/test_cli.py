@@ -469,3 +469,20 @@ def test_sweep_does_not_begin_unasked(here: Path, capsys: pytest.CaptureFixture[
     (here / "grid.toml").write_text('[grid]\n"trigger.tokn" = [1, 2]\n', encoding="utf-8")
     code, _, err = run(capsys, "sweep", "own.jsonl", "--grid", "grid.toml", "--yes")
     assert (code, "did you mean trigger.token?" in err) == (2, True)
+
+
+def test_compare_asks_what_another_model_or_window_would_change(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-RPL-15: the same sessions with a smaller window, and on another model by name."""
+    (here / "share.toml").write_text(
+        TUNED.replace("token = 300", "context = { ratio = 0.5, min_tokens = 0 }"), encoding="utf-8"
+    )
+    window, model = "model.context_window=400", "model.name=gpt-4"
+    wanted = ("compare", "own.jsonl", "--config", "share.toml", "--what-if", window, "--what-if", model)
+    found = as_json(capsys, *wanted)
+    assert [verdict["run"] for verdict in found["verdicts"]] == [f"share, {window}", f"share, {model}"]
+    today, small, other = found["runs"]
+    assert today["firings"] == other["firings"] == 0, "half of neither window is ever reached"
+    assert small["firings"] > 0
+    assert small["peak_prompt_tokens"] < today["peak_prompt_tokens"]
+    code, _, err = run(capsys, "compare", "--run", "a", "--what-if", window)
+    assert (code, "--run takes runs as they are" in err) == (2, True)

@@ -286,6 +286,13 @@ def _add_compare(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a finished run, by id or name, instead of --config; the recordings are needed for --show only",
     )
+    command.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="also each configuration with this change, e.g. model.context_window=8000 or model.name=gpt-4.1-mini",
+    )
     command.add_argument("--against", metavar="NAME", help="the run that the others are compared with; default: first")
     command.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the intervals")
     command.add_argument(
@@ -334,15 +341,28 @@ def _runs_to_compare(options: argparse.Namespace) -> RunSet:
     from workbench.replay.runs import load_runs
 
     if options.names:
-        if options.config:
-            raise ConfigError("--run and --config exclude each other", field="run", hint="give one of them")
+        if options.config or options.what_if:
+            raise ConfigError(
+                "--run takes runs as they are", field="run", hint="leave --config and --what-if out, or --run"
+            )
         return load_runs(options.runs, options.names, conversations=_load(options) if options.paths else None)
     if not options.paths:
         raise ConfigError("compare needs recordings", field="PATH", hint="give a PATH, or finished runs with --run")
     configs = _configs(options)
+    changes = [_assignment(text) for text in options.what_if]
+    if changes:
+        configs += [
+            config.replace(**{option: value, "name": f"{config.label()}, {option}={_text_of(value)}"})
+            for config in configs
+            for option, value in changes
+        ]
     if len(configs) == 1:  # savings are stated against a baseline that was replayed too (WB-TUNE-06)
         configs.insert(0, _baseline_of(configs[0]))
     return replay(_load(options), configs, runs=options.runs, jobs=options.jobs, fresh=options.fresh)
+
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _baseline_of(config: RunConfig) -> RunConfig:
