@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import pstdev
 from typing import Any
 
 import pytest
@@ -131,6 +132,16 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert 48 <= hits <= 60, hits
 
 
+def test_the_interval_is_as_wide_as_so_many_conversations_make_it() -> None:
+    """WB-TUNE-01: draws are as large as the sample: 1.96 standard errors to each side."""
+    base, names = many("base"), list(MANY)
+    shift = {name: 100 + 40 * (i % 5) for i, name in enumerate(names)}
+    found = compare(base, replace(with_prompts(base, shift), name="b")).difference("b", "peak_prompt_tokens")
+    assert found.interval is not None
+    width = found.interval[1] - found.interval[0]
+    assert width == pytest.approx(2 * 1.96 * pstdev(shift.values()) / len(names) ** 0.5, rel=0.1)
+
+
 def test_only_conversations_that_all_runs_have_unchanged_are_paired() -> None:
     """WB-TUNE-01."""
     base, other = many("base"), many("other", chars_per_token=1.3)
@@ -179,24 +190,36 @@ def test_smaller_prompts_that_cost_more_are_called_that_with_the_break_even_turn
     assert "It pays in no conversation of these recordings" in " ".join(comparison_text(found).split())
 
 
-def test_the_break_even_turn_is_the_call_from_which_on_a_run_stays_cheaper() -> None:
-    """WB-TUNE-06: the summary of call 2 costs 300, every call after it saves 50."""
-    base = fake_run("base", {"c": 12})
+@pytest.mark.parametrize(
+    ("written", "call"),
+    [
+        ([(2, 300)], 8),  # calls 2 to 7 save 300: even; call 8 is the first that is ahead
+        ([(2, 300), (9, 200)], 12),  # ahead at call 8, behind again at 9, even at 11
+        ([(2, 300), (15, 500)], None),  # ahead from call 8 to 14, but not at the end
+    ],
+)
+def test_the_break_even_turn_is_the_call_from_which_on_a_run_stays_cheaper(
+    written: list[tuple[int, int]], call: int | None
+) -> None:
+    """WB-TUNE-06: summaries cost what is given here, every call from 2 on saves 50."""
+    base = fake_run("base", {"c": 16})
     calls = [{**row, "prompt_tokens": 1_000, "prefix_tokens": None} for row in base.rows("calls")]
     base = replace(base, tables={**base.tables, "calls": calls})
     shorter = [{**row, "prompt_tokens": 950 if row["call"] >= 2 else 1_000} for row in calls]
-    summary = {
-        "conversation": "c",
-        "call": 2,
-        "request_tokens": 250,
-        "completion_tokens": 50,
-        "prefix_tokens": 0,
-        "status": "written",
-    }
-    run = replace(base, name="pays", tables={**base.tables, "calls": shorter, "summaries": [summary]})
-    # Calls 2 to 7 save 300: even. Call 8 is the first that is ahead.
+    summaries = [
+        {
+            "conversation": "c",
+            "call": at,
+            "request_tokens": tokens - 50,
+            "completion_tokens": 50,
+            "prefix_tokens": 0,
+            "status": "written",
+        }
+        for at, tokens in written
+    ]
+    run = replace(base, name="pays", tables={**base.tables, "calls": shorter, "summaries": summaries})
     (verdict,) = compare(base, run).verdicts
-    assert (verdict.break_even.call, verdict.break_even.reached, verdict.verdict) == (8, 1, "smaller and cheaper")
+    assert (verdict.break_even.call, verdict.break_even.reached) == (call, int(call is not None))
 
 
 def test_it_says_where_runs_differ_most_and_shows_the_two_prompts_there(chats: Recordings, tmp_path: Path) -> None:
