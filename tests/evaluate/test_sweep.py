@@ -126,6 +126,8 @@ def test_a_sweep_chooses_on_seventy_percent_and_reports_on_the_rest(swept: Sweep
     (held,) = swept.reported_on
     for one in swept.candidates:
         before = figures[swept.baseline][held]
+        size = figures[one.name][held].prompt_tokens / before.prompt_tokens - 1
+        assert one.rest_prompt_change == pytest.approx(size)
         assert one.rest_net_change == pytest.approx(figures[one.name][held].net_tokens / before.net_tokens - 1)
     assert {d.conversations for d in swept.comparison.differences} == {1}
 
