@@ -10,9 +10,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from tests.store.files import KEY, append, as_after_a_crash, create, event_of, fill, new_store
 
 from workbench.cli import main
+from workbench.selftest.store_files import KEY, append, as_after_a_crash, create, event_of, fill, new_store
 from workbench.session.types import SessionKey
 from workbench.store.duckdb.journal import journal_path
 from workbench.store.duckdb.maintenance import check

@@ -11,13 +11,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from tests.store.files import KEY, START_NS, append, as_after_a_crash, create, event_of, new_store
 
 from tests.recordings.files import chat_line
 from workbench.clock import FixedClock
 from workbench.errors import ConfigError, RecordingError
 from workbench.model.types import Choice, Message, Response, ToolCall, ToolSpec, Usage, response_of
 from workbench.recordings import load_recordings, stored, write_recording
+from workbench.selftest.store_files import KEY, START_NS, append, as_after_a_crash, create, event_of, new_store
 from workbench.service.duckdb import DuckDBSessionService
 from workbench.session.types import Event, SessionKey, Summary, SummaryBoundary
 from workbench.store.duckdb import child, dump

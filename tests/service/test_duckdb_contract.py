@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.files import empty_store
 
+from workbench.selftest.store_files import empty_store
 from workbench.service.conformance import CHECKS, GROUPS, Capabilities, Check, constructor_options, run_check
 from workbench.service.conformance.suite import ASYNC_PERSISTENCE
 from workbench.service.duckdb import DuckDBSessionService

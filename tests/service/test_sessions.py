@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tests.service import helpers
 from tests.service.helpers import SECOND, START_NS, say, service_of, session_with, summary_model
-from tests.store import files
 from workbench.clock import FixedClock
 from workbench.errors import (
     ConfigError,
@@ -27,6 +26,7 @@ from workbench.errors import (
     StateKeyError,
 )
 from workbench.model.types import Message, response_of
+from workbench.selftest import store_files as files
 from workbench.service.duckdb import DuckDBSessionService
 from workbench.service.in_memory import InMemorySessionService
 from workbench.service.service import AppendEventContext, GetSessionContext
