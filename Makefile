@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-stores nightly coverage lint format lab notebooks check-notebooks readme bench lock ci
+.PHONY: help setup demo test test-services test-more nightly coverage lint format lab notebooks check-notebooks readme bench lock ci
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -38,9 +38,10 @@ test-services: setup ## tests that need a server or a browser; skipped, with the
 	$(PYTEST) -m "network and not device" --junitxml=reports/tests-services.xml || [ $$? -eq 5 ]
 
 # The quick tests have a part of these.
-STORE_TESTS := tests/service/test_duckdb_contract.py tests/conformance/test_vectors.py tests/replay/test_own_sessions.py
-test-stores: setup ## the durable store held to everything: the whole contract, recorded cases, replays of its sessions
-	$(PYTEST) -p no:nbval -m "slow and not network and not device" -n $(WORKERS) $(STORE_TESTS)
+MORE_TESTS := tests/service/test_duckdb_contract.py tests/conformance/test_vectors.py tests/replay/test_own_sessions.py \
+	tests/evaluate tests/report tests/replay/test_package.py tests/store tests/test_cli.py tests/test_readme.py
+test-more: setup ## the whole store contract, recorded cases over the store, whole sweeps, comparisons and prices
+	$(PYTEST) -p no:nbval -m "slow and not network and not device" -n $(WORKERS) $(MORE_TESTS)
 
 nightly: setup ## the slow tests and many more examples of each law
 	$(PYTEST) -m "not network and not device" -n $(WORKERS) --hypothesis-profile=nightly --junitxml=reports/nightly.xml

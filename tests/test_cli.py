@@ -369,6 +369,7 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
         assert f"example:\n  workbench {command}" in out
 
 
+@pytest.mark.slow
 def test_compare_prints_differences_and_the_prompts_where_they_are_largest(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -395,6 +396,7 @@ def test_compare_prints_differences_and_the_prompts_where_they_are_largest(
     assert {row["interval"] for row in found["differences"]} == {None}
 
 
+@pytest.mark.slow
 def test_compare_takes_finished_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-TUNE-01: prompts are shown when the recordings are given too."""
     (here / "base.toml").write_text('name = "base"\n[billing]\nencoding = "runes:1"\n', encoding="utf-8")
@@ -439,6 +441,7 @@ def test_the_report_of_stored_runs_can_be_priced_anew(tmp_path, capsys):
     assert "replay to change any other" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_sweep_writes_the_recommended_configuration(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-TUNE-02, WB-CLI-03."""
     wanted = ("sweep", "own.jsonl", "--config", "tuned.toml", "--over", "trigger.token=200,400", "--out", "best.toml")

@@ -89,6 +89,7 @@ def test_the_example_of_the_engine_makes_a_summary(in_readers_folder, capsys):
     assert "summary: The customer asks about order 7731. It was shipped." in printed
 
 
+@pytest.mark.slow
 def test_the_commands_for_an_own_recording_work(in_readers_folder, capsys):
     """WB-CLI, WB-REC-01."""
     for command in shell_commands():

@@ -68,6 +68,7 @@ def test_messages_are_measured_as_the_engine_counts_them():
     assert calibrate([*said, conversation("empty", ["", ""])], "o200k_base", **CHEAP).messages == found.messages
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.sampled_from([0.01, 0.05, 0.1, 0.5]), st.sampled_from([1, 3]))
 def test_the_safe_ratio_underestimates_at_most_the_allowed_share_and_is_the_largest_that_does(seed, quantile, window):
     """WB-CAL-01: by the engine's own counter."""

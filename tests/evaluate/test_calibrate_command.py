@@ -13,6 +13,8 @@ from workbench.cli import main
 from workbench.config import RunConfig
 from workbench.recordings import write_recording
 
+pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs these
+
 TODAY = "[summarizer]\n[trigger]\ntoken = 100\n[agent]\nadd_session_summary = true\n"
 
 

@@ -115,6 +115,7 @@ def test_a_difference_that_one_conversation_makes_is_not_sure() -> None:
     assert "not sure" in text
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     """WB-TUNE-01: a bootstrap that draws wrongly covers far more or less than 95 %."""
     import random
@@ -222,6 +223,7 @@ def test_the_break_even_turn_is_the_call_from_which_on_a_run_stays_cheaper(
     assert (verdict.break_even.call, verdict.break_even.reached) == (call, int(call is not None))
 
 
+@pytest.mark.slow
 def test_it_says_where_runs_differ_most_and_shows_the_two_prompts_there(chats: Recordings, tmp_path: Path) -> None:
     """WB-TUNE-01: the place with the largest difference, and a side-by-side view of the prompts at a call."""
     runs = replay(chats, [config(name="base"), summarising()], runs=tmp_path, progress=False)

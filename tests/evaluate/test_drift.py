@@ -20,6 +20,8 @@ from workbench.replay.replay import replay
 from workbench.script_counter import ScriptTokenCounter
 from workbench.tokens import SimpleTokenCounter
 
+pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs these
+
 THEN = calibrate(conversations(30, kinds=("zh", "en")), "o200k_base")
 
 

@@ -25,6 +25,8 @@ from workbench.replay.sources import OnceExtractive
 from workbench.report.comparison import plan_text, sweep_html, sweep_text
 from workbench.tokens import TiktokenCounter
 
+pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs these
+
 EXACT = {"encoding": "o200k_base"}
 BASE = summarising("base", token=900)
 GRID = {"trigger.token": [300, 900], "agent.summary_injection_mode": ["system", "user"]}

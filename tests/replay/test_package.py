@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs these
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

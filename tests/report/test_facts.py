@@ -20,6 +20,8 @@ from workbench.report.page import html_document
 from workbench.report.palette import DARK, LIGHT
 from workbench.report.plots.facts import _LOOKS
 
+pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs these
+
 PLAIN = fake_runs((60, 12))
 NONE = with_facts_table(PLAIN["no summary"], {5: {"visible_raw": 3}, 40: {"visible_raw": 7}})
 TODAY = with_facts_table(

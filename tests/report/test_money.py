@@ -24,6 +24,8 @@ from workbench.report.terminal import summary
 
 __all__ = ["recorded"]
 
+pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs these
+
 CACHE = {"provider": "openai", "min_tokens": 1, "block_tokens": 1}
 PRICES = {"main": {"input": 10.0, "output": 40.0, "cache_read": 1.0, "cache_write": 10.0}}
 TERMS = {"cache": CACHE, "prices": PRICES}

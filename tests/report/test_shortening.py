@@ -16,6 +16,8 @@ from workbench.report.page import html_document
 from workbench.report.shortening import COLUMNS, PASSES, TAILORING, shortening_sentences, shortenings
 from workbench.report.terminal import LINE_WIDTH, summary
 
+pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs these
+
 COMPACTION = {
     "enabled": True,
     "tool_result_max_tokens": 300,

@@ -18,7 +18,7 @@ from workbench.session.types import SessionKey
 from workbench.store.duckdb.codec import column_text
 
 # Each check opens a file or two, some 0.2 s; the quick tests take this many of each group, the rest runs with the
-# slow ones, in `make test-stores`.
+# slow ones, in `make test-more`.
 QUICK_PER_GROUP = 3
 ROWS_OF = """
     SELECT count(*) FROM session_events WHERE session_no IN (

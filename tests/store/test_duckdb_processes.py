@@ -68,11 +68,13 @@ def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(tmp_path: Path) ->
     check(crashes.full_disks(tmp_path, n=3, seed=1), 3)
 
 
+@pytest.mark.slow
 def test_an_interrupted_export_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     """REL-07."""
     check(crashes.exports(tmp_path, n=6, seed=1), 6)
 
 
+@pytest.mark.slow
 def test_a_killed_migration_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """REL-14: old, new, or a whole step between; an older release refuses what is newer."""
     check(crashes.migration_kills(tmp_path, n=2, seed=1), 2)

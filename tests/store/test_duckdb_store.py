@@ -67,6 +67,7 @@ def test_different_texts_stay_different_in_a_column(text: str) -> None:
     assert text_of_column(stored) == text
 
 
+@pytest.mark.slow
 def test_no_module_makes_statements_of_data_or_runs_data_as_code() -> None:
     """SEC-01, SEC-04: the first argument of every statement is a constant."""
     tally = engine.source_findings(Path(), n=10_000, seed=1)
