@@ -18,6 +18,8 @@ from workbench.store.duckdb.journal import journal_path
 from workbench.store.duckdb.maintenance import check
 from workbench.store.duckdb.schema import NEWEST_VERSION
 
+pytestmark = pytest.mark.slow  # each of them writes and opens store files; `make test-more` runs these
+
 DAMAGE = "changes 4 to 6 of the journal are damaged (sessions 'app/user/s')"
 
 

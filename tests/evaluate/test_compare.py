@@ -19,6 +19,8 @@ from workbench.replay.replay import replay
 from workbench.report.comparison import comparison_html, comparison_text
 from workbench.report.page import html_document
 
+pytestmark = pytest.mark.slow  # each of them writes and opens store files; `make test-more` runs these
+
 FEW = fake_runs()
 MANY = {f"c{n:02d}": 8 + 3 * n for n in range(14)}
 

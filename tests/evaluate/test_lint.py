@@ -14,6 +14,8 @@ from workbench.recordings import Recordings
 from workbench.replay.replay import replay
 from workbench.report.comparison import lint_text
 
+pytestmark = pytest.mark.slow  # each of them writes and opens store files; `make test-more` runs these
+
 
 @pytest.fixture
 def linted(recorded: Callable[..., Recordings], tmp_path: Path) -> Callable[..., Lint]:

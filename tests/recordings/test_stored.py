@@ -24,6 +24,8 @@ from workbench.store.duckdb import child, dump
 from workbench.store.duckdb.journal import journal_path
 from workbench.store.duckdb.store import DuckDBStore
 
+pytestmark = pytest.mark.slow  # each of them writes and opens store files; `make test-more` runs these
+
 DAY_NS = 86_400 * 10**9
 OTHER = SessionKey("bank", "bob", "s2")
 

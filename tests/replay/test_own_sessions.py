@@ -28,6 +28,8 @@ from workbench.replay.conversation import replay_conversation
 from workbench.replay.sources import summary_model
 from workbench.service.duckdb import DuckDBSessionService
 
+pytestmark = pytest.mark.slow  # each of them writes and opens store files; `make test-more` runs these
+
 START_NS = 1_772_000_000 * 10**9
 INSTRUCTION = "You help customers of a shop. Answer briefly. 请用客户的语言回答。"
 WORDS = [

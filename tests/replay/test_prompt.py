@@ -20,6 +20,8 @@ from workbench.replay.prompt import PromptMessage, _blocks
 from workbench.replay.replay import replay
 from workbench.replay.runs import Run, load_runs
 
+pytestmark = pytest.mark.slow  # each of them writes and opens store files; `make test-more` runs these
+
 WINDOW = {"context_window": 9000}
 CONFIGS = {
     "nothing": config(name="nothing"),
