@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from workbench.model.openai import OpenAIModel
     from workbench.model.scripted import ScriptedAnswer, ScriptedModel
     from workbench.model.types import Message, Request, Response, ToolCall
-    from workbench.model.windows import register_model_context_window
     from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07, TRPC_AGENT_GO_2026_08
     from workbench.recordings import Conversation, load_recordings, write_recording
     from workbench.recordings.generate import generate_conversation
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from workbench.service.in_memory import InMemorySessionService
     from workbench.service.run_sync import run_sync
     from workbench.session.types import Event, Session, SessionKey, Summary
-    from workbench.summary.dynamic import DynamicSummarizer
     from workbench.summary.summarizer import Summarizer
     from workbench.tokens import SimpleTokenCounter, TiktokenCounter, set_token_counter
 
@@ -45,7 +43,6 @@ _HOMES = {
     "CallContext": "workbench.call",
     "Conversation": "workbench.recordings",
     "DuckDBSessionService": "workbench.service.duckdb",
-    "DynamicSummarizer": "workbench.summary.dynamic",
     "Event": "workbench.session.types",
     "FunctionTool": "workbench.agent.tools",
     "InMemorySessionService": "workbench.service.in_memory",
@@ -76,7 +73,6 @@ _HOMES = {
     "load_recordings": "workbench.recordings",
     "load_runs": "workbench.replay.runs",
     "record": "workbench.recordings.recorder",
-    "register_model_context_window": "workbench.model.windows",
     "replay": "workbench.replay.replay",
     "report": "workbench",
     "run_sync": "workbench.service.run_sync",
@@ -92,7 +88,6 @@ __all__ = [
     "CallContext",
     "Conversation",
     "DuckDBSessionService",
-    "DynamicSummarizer",
     "Event",
     "FunctionTool",
     "InMemorySessionService",
@@ -121,7 +116,6 @@ __all__ = [
     "load_recordings",
     "load_runs",
     "record",
-    "register_model_context_window",
     "replay",
     "report",
     "run_sync",

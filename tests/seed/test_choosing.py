@@ -11,10 +11,11 @@ import workbench as wb
 from tests.seed.scenes import USER, ask, fires, prompt_of, run, runner_of, said, stored, summary_of, talk
 from workbench.call import EMPTY_CONTEXT
 from workbench.errors import NoSummarizerResolvedError, SummaryError
-from workbench.model.windows import lookup_model_context_window, model_windows_restored
+from workbench.model.windows import lookup_model_context_window, model_windows_restored, register_model_context_window
 from workbench.selftest.fake_server import saying
 from workbench.summary.checkers import check_event_threshold, check_time_threshold, check_token_threshold
 from workbench.summary.context import context_with_run_model
+from workbench.summary.dynamic import DynamicSummarizer
 from workbench.summary.report import Report
 from workbench.summary.summarizer import SessionSummarizer
 
@@ -104,7 +105,7 @@ def example_10(build_summarizer):
         cfg = ctx.value(SummaryCfg)
         return None if cfg is None else build_summarizer(cfg)  # None: no summary this time
 
-    summarizer = wb.DynamicSummarizer(resolve)
+    summarizer = DynamicSummarizer(resolve)
 
     session_service = wb.InMemorySessionService(summarizer=summarizer)
     return SummaryCfg, session_service
@@ -243,7 +244,7 @@ def test_example_13_the_window_comes_from_the_model_or_from_the_run(server):
 
 
 def example_14():
-    wb.register_model_context_window("my-custom-model", 32_768)
+    register_model_context_window("my-custom-model", 32_768)
 
 
 def test_example_14_a_window_is_known_by_name_in_the_whole_process():
