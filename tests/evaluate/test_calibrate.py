@@ -29,6 +29,9 @@ from workbench.script_counter import CLASSES, ScriptTokenCounter, class_counts
 from workbench.tokens import SimpleTokenCounter, TiktokenCounter
 
 O200K = TiktokenCounter("o200k_base")
+
+pytestmark = pytest.mark.slow  # long texts or whole data sets; `make test-more` runs these
+
 MIXED = ("zh", "ja", "ko", "en", "code", "digits")
 CHEAP = {"resamples": 50}
 REAL = {"han": 1.25, "kana": 1.6, "hangul": 1.1, "latin": 4.5, "digits": 2.0, "code": 2.5, "emoji": 0.5, "other": 1.0}

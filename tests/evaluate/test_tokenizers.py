@@ -19,6 +19,8 @@ from workbench.evaluate.calibrate import calibrate
 from workbench.evaluate.tokenizers import EXTRA, NAMES, tokenizer_named
 from workbench.recordings import load_recordings
 
+pytestmark = pytest.mark.slow  # long texts or whole data sets; `make test-more` runs these
+
 OTHERS = tuple(name for name in NAMES if name not in {"o200k_base", "o200k_harmony", "cl100k_base"})
 ZH = "会话摘要功能使用 LLM 自动将历史对话压缩为简洁的摘要"
 # Characters per token of 150 real Chinese dialogues, measured once without any code of the package.

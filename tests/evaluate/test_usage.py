@@ -16,6 +16,8 @@ from workbench.recordings import load_recordings
 from workbench.replay.cache import tools_text
 from workbench.tokens import TiktokenCounter
 
+pytestmark = pytest.mark.slow  # long texts or whole data sets; `make test-more` runs these
+
 SYSTEM = "你是客服，请简短回答。"
 TOOLS = tuple(ToolSpec(name=f"tool_{i}", description="查询订单", parameters_json="{}") for i in range(5))
 

@@ -10,6 +10,8 @@ import pytest
 from tests.recordings.files import ask, jsonl, result, say
 from workbench.recordings import Redactor, load_recordings, redact, write_recording
 
+pytestmark = pytest.mark.slow  # long texts or whole data sets; `make test-more` runs these
+
 LINE = "-----"
 PEM = f"{LINE}BEGIN RSA PRIVATE KEY{LINE}"
 

@@ -21,6 +21,8 @@ from workbench.replay.needed import NeededFacts, RecordedTexts, needed_facts, sa
 from workbench.replay.replay import replay
 from workbench.replay.trace import TABLES
 
+pytestmark = pytest.mark.slow  # long texts or whole data sets; `make test-more` runs these
+
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
 Turns = Sequence[tuple[str, str]]
 

@@ -39,6 +39,7 @@ def test_a_loss_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert path.exists()
 
 
+@pytest.mark.slow
 def test_a_second_process_is_told_who_holds_the_file(tmp_path: Path) -> None:
     """REL-04, SUM-STO-11: one writer per file, in this process too, until it is closed or dies."""
     check(crashes.second_openers(tmp_path, n=4, seed=1), 4)
@@ -58,6 +59,7 @@ def test_a_second_process_is_told_who_holds_the_file(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir() if file.name.startswith("x.")} == {"x.duckdb", "x.duckdb.journal"}
 
 
+@pytest.mark.slow
 def test_a_forked_child_may_not_use_its_parents_store(tmp_path: Path) -> None:
     """REL-04, M12."""
     check(crashes.forks(tmp_path, n=3, seed=1), 3)
