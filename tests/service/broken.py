@@ -77,7 +77,7 @@ class DropsEverySeventhEvent(InMemoryStore):
 class Reorders(InMemoryStore):
     @staticmethod
     def order(event: Event) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # every fault below says how; this base is no service of its own
 
     async def load(self, key: SessionKey, **facts: Any) -> Session | None:
         session = await super().load(key, **facts)
@@ -108,7 +108,7 @@ class Changes(InMemoryStore):
 
     @staticmethod
     def change(event: Event) -> Event:
-        raise NotImplementedError
+        raise NotImplementedError  # every fault below says how; this base is no service of its own
 
     async def append(self, key: SessionKey, event: Event | None, **facts: Any) -> None:
         await super().append(key, None if event is None else self.change(event), **facts)
@@ -269,7 +269,7 @@ class RenamesKeys(InMemoryStore):
 
     @staticmethod
     def kept_under(key: SessionKey) -> SessionKey:
-        raise NotImplementedError
+        raise NotImplementedError  # every fault below says how; this base is no service of its own
 
     async def create(self, session: Session, **facts: Any) -> None:
         named = session.clone()
@@ -483,7 +483,7 @@ class LetsTheLastWriteWin(InMemoryStore):
 class JudgesSummaries(InMemoryStore):
     @staticmethod
     def is_late(new: Summary, stored: Summary) -> bool:
-        raise NotImplementedError
+        raise NotImplementedError  # every fault below says how; this base is no service of its own
 
     async def save_summary(self, key: SessionKey, filter_key: str, summary: Summary, *, now_ns: int) -> bool:
         summaries = self._live(key, now_ns).session.summaries

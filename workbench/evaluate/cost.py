@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from workbench.config import CacheSettings, PriceSettings, RunConfig, TokenPrices
-from workbench.evaluate.net import CACHED_PRICE
+from workbench.evaluate.net import net_of_call, net_of_summary
 from workbench.evaluate.prices import Rates, rates_of
 from workbench.evaluate.providers import CacheRule, CacheSimulation, CacheUse, Sent, cache_rule
 
@@ -288,7 +288,7 @@ class _Reckoning:
             use,
             cost,
             lost_cost,
-            prompt - (1 - CACHED_PRICE) * (prefix or 0),
+            net_of_call(row),
             _weighed(use, terms.rule),
         )
 
@@ -341,7 +341,7 @@ class _Reckoning:
             use,
             _total(costs),
             None,
-            prompt + output - (1 - CACHED_PRICE) * prefix,
+            net_of_summary(row),
             _total(_weighed(part, terms.rule) for part in parts),
         )
 

@@ -134,10 +134,10 @@ def summary_model_tokens(run: RunLike) -> int | None:
 
 def net_of_call(row: Mapping[str, Any]) -> float:
     """Net tokens of one row of `calls`; a first call has no earlier request and reuses nothing."""
-    return float(row["prompt_tokens"] - (1 - CACHED_PRICE) * (row["prefix_tokens"] or 0))
+    return float(row["prompt_tokens"] - (1 - CACHED_PRICE) * (row.get("prefix_tokens") or 0))
 
 
 def net_of_summary(row: Mapping[str, Any]) -> float:
     """Net tokens of one row of `summaries`: what the summary model read and wrote."""
-    tokens = (row["request_tokens"] or 0) + (row["completion_tokens"] or 0)
-    return SUMMARY_PRICE * tokens - (1 - CACHED_PRICE) * (row["prefix_tokens"] or 0)
+    tokens = (row.get("request_tokens") or 0) + (row.get("completion_tokens") or 0)
+    return SUMMARY_PRICE * tokens - (1 - CACHED_PRICE) * (row.get("prefix_tokens") or 0)

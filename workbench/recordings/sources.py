@@ -298,6 +298,7 @@ def _members(file: Path, *, named: bool, max_unpacked_bytes: int) -> Iterator[Fo
     try:
         with zipfile.ZipFile(file) as archive:
             infos = sorted(archive.infolist(), key=lambda info: info.filename)
+    # NotImplementedError is how zipfile names a version or method that it lacks.
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         if named:
             raise RecordingError("is a damaged zip archive", path=file, hint="pack it again") from error
@@ -325,7 +326,7 @@ def _member(
         with zipfile.ZipFile(file) as archive:
             try:
                 packed = archive.open(info)
-            except (RuntimeError, NotImplementedError) as error:
+            except (RuntimeError, NotImplementedError) as error:  # how zipfile names a password, and a method it lacks
                 raise UnreadableError("encrypted, or packed in an unknown way", "unpack it first") from error
             except (zipfile.BadZipFile, ValueError) as error:
                 raise UnreadableError("compressed data is damaged", "pack it again") from error
