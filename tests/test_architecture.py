@@ -78,7 +78,7 @@ ROOMS = {
     "ipywidgets": ("report/",),
     "IPython": ("report/",),
     "numpy": ("report/", "evaluate/", "replay/planner.py"),
-    "rich": ("report/", "replay/", "cli.py", "cli/"),
+    "rich": ("report/", "replay/", "cli/"),
     "redis": ("store/",),
     "psycopg": ("store/",),
     "asyncmy": ("store/",),

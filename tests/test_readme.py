@@ -100,7 +100,7 @@ def test_the_commands_for_an_own_recording_work(in_readers_folder, capsys):
 
 @pytest.mark.parametrize("command", sorted({*shell_commands(), *inline_commands()}))
 def test_a_command_of_the_readme_parses(command):
-    cli._parser().parse_args(shlex.split(command)[1:])
+    cli.parser().parse_args(shlex.split(command)[1:])
 
 
 def test_the_generated_sections_are_up_to_date(option_table):
@@ -142,7 +142,7 @@ def test_each_is_explained(what: str, names: Callable[[], tuple[str, ...]]):
 
 
 def test_every_exit_code_is_explained():
-    codes = {error.exit_code for error in all_errors(wb.WorkbenchError)} | {0, cli.EXIT_INPUT, cli.EXIT_INTERRUPTED}
+    codes = {error.exit_code for error in all_errors(wb.WorkbenchError)} | {0, cli.EXIT_INTERRUPTED}
     assert {code for code in codes if f"\n| {code} | " not in README} == set()
 
 

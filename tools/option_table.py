@@ -54,7 +54,7 @@ def command_table() -> str:
 
 def commands() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command, by its name."""
-    parser = cli._parser()  # noqa: SLF001 - the one place that knows all commands
+    parser = cli.parser()
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             return dict(action.choices)
