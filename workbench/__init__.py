@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from workbench.call import CallContext
     from workbench.config import RunConfig
     from workbench.errors import WorkbenchError
+    from workbench.evaluate.calibrate import calibrate
     from workbench.evaluate.compare import compare
     from workbench.evaluate.sweep import sweep
     from workbench.model.openai import OpenAIModel
     from workbench.model.scripted import ScriptedAnswer, ScriptedModel
     from workbench.model.types import Message, Request, Response, ToolCall
-    from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07, TRPC_AGENT_GO_2026_08
     from workbench.recordings import Conversation, load_recordings, write_recording
     from workbench.recordings.generate import generate_conversation
     from workbench.recordings.recorder import record
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from workbench.service.run_sync import run_sync
     from workbench.session.types import Event, Session, SessionKey, Summary
     from workbench.summary.summarizer import Summarizer
-    from workbench.tokens import SimpleTokenCounter, TiktokenCounter, set_token_counter
+    from workbench.tokens import SimpleTokenCounter, TiktokenCounter
 
 _HOMES = {
     "CallContext": "workbench.call",
@@ -55,7 +55,6 @@ _HOMES = {
     "RunConfig": "workbench.config",
     "RunOptions": "workbench.agent.runner",
     "Runner": "workbench.agent.runner",
-    "SEED": "workbench.profiles",
     "ScriptedAnswer": "workbench.model.scripted",
     "ScriptedModel": "workbench.model.scripted",
     "Session": "workbench.session.types",
@@ -63,11 +62,10 @@ _HOMES = {
     "SimpleTokenCounter": "workbench.tokens",
     "Summarizer": "workbench.summary.summarizer",
     "Summary": "workbench.session.types",
-    "TRPC_AGENT_GO_2026_07": "workbench.profiles",
-    "TRPC_AGENT_GO_2026_08": "workbench.profiles",
     "TiktokenCounter": "workbench.tokens",
     "ToolCall": "workbench.model.types",
     "WorkbenchError": "workbench.errors",
+    "calibrate": "workbench.evaluate.calibrate",
     "compare": "workbench.evaluate.compare",
     "generate_conversation": "workbench.recordings.generate",
     "load_recordings": "workbench.recordings",
@@ -76,15 +74,11 @@ _HOMES = {
     "replay": "workbench.replay.replay",
     "report": "workbench",
     "run_sync": "workbench.service.run_sync",
-    "set_token_counter": "workbench.tokens",
     "sweep": "workbench.evaluate.sweep",
     "write_recording": "workbench.recordings",
 }
 
 __all__ = [
-    "SEED",
-    "TRPC_AGENT_GO_2026_07",
-    "TRPC_AGENT_GO_2026_08",
     "CallContext",
     "Conversation",
     "DuckDBSessionService",
@@ -111,6 +105,7 @@ __all__ = [
     "ToolCall",
     "WorkbenchError",
     "__version__",
+    "calibrate",
     "compare",
     "generate_conversation",
     "load_recordings",
@@ -119,7 +114,6 @@ __all__ = [
     "replay",
     "report",
     "run_sync",
-    "set_token_counter",
     "sweep",
     "write_recording",
 ]

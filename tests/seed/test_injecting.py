@@ -14,12 +14,13 @@ from workbench.context.settings import (
     SessionSummaryInjectionMode,
     TailoringSettings,
 )
+from workbench.profiles import SEED
 from workbench.session.types import Summary, SummaryBoundary
 
 EXAMPLES = [[wb.Message(role="user", content="What is 7?"), wb.Message(role="assistant", content="A number.")]]
 
 
-async def after_a_summary(agent, *, covered, then=(), message="now", profile=wb.SEED):
+async def after_a_summary(agent, *, covered, then=(), message="now", profile=SEED):
     """What the agent's model gets after `then`, when a summary stands for `covered`."""
     service = wb.InMemorySessionService(profile=profile)
     session = await stored(service, *covered)

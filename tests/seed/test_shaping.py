@@ -13,7 +13,7 @@ from workbench.errors import SummaryHookError
 from workbench.model.types import response_of
 from workbench.summary.callbacks import AfterModelResult, ModelCallbacks
 from workbench.summary.hooks import PostSummaryHookContext, PreSummaryHookContext
-from workbench.tokens import check_range, get_token_counter, token_counter_in_force
+from workbench.tokens import check_range, get_token_counter, set_token_counter, token_counter_in_force
 
 
 def example_16(summary_model):
@@ -88,7 +88,7 @@ def test_example_17_code_of_the_application_stands_around_the_model_call():
 
 def example_22():
     # The built-in one.
-    wb.set_token_counter(wb.SimpleTokenCounter())
+    set_token_counter(wb.SimpleTokenCounter())
 
     # Or one's own.
     class CharacterCounter:
@@ -99,7 +99,7 @@ def example_22():
             check_range(messages, start, end)
             return sum(self.count_tokens(ctx, message) for message in messages[start:end])
 
-    wb.set_token_counter(CharacterCounter())
+    set_token_counter(CharacterCounter())
 
 
 def test_example_22_one_counter_serves_all_checks_of_the_process():
