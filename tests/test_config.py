@@ -80,7 +80,7 @@ def test_an_empty_file_is_the_baseline(tmp_path: Path) -> None:
             "trigger.context.ratio = 50; allowed: less than or equal to 1",
             "",
         ),
-        ("[service]\nasync_summary_num = true", "service.async_summary_num = True; allowed: a valid integer", ""),
+        ("[service]\nasync_summary_num = true", "service.async_summary_num = True; allowed: a whole number", ""),
         ("[counter]\nrunes_per_token = nan", "counter.runes_per_token", ""),
         ("[trigger]\ntoken = 5", "trigger is given but summarizer isn't", "add an empty [summarizer] table"),
         ("[trigger]\n[summarizer]", "allowed: at least one of event, token, time", ""),
@@ -88,6 +88,7 @@ def test_an_empty_file_is_the_baseline(tmp_path: Path) -> None:
         ('[trigger]\ntime = "soon"\n[summarizer]', "not a duration: 'soon'", ""),
         ("[counter\n", "not TOML", ""),
         ("unknown_table = 1", "unknown_table: unknown", ""),
+        ("unknown = 1\n[service]\nevent_limit = 'x'", "(wrong too: ", ""),
     ],
 )
 def test_every_fault_names_file_field_value_and_what_is_allowed(

@@ -7,11 +7,14 @@ guess types (WB-CFG-02), or one `ConfigError` that names the field, the value an
 from __future__ import annotations
 
 import json
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from workbench.errors import ConfigError, nearest_name
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 class Settings(BaseModel):
@@ -60,24 +63,36 @@ def _not_json(value: Any) -> Any:
 
 
 def config_error_from(error: ValidationError, model: type[BaseModel], *, where: str = "") -> ConfigError:
-    """The first fault of a pydantic error as a `ConfigError` in one sentence."""
-    fault = error.errors(include_url=False)[0]
-    path = [str(part) for part in fault["loc"]]
-    field = ".".join(path)
-    prefix = f"{where}: " if where else ""
+    """The first fault of a pydantic error as a `ConfigError` in one sentence, which names the fields of the others."""
+    first, *others = error.errors(include_url=False)
+    found = _one_fault(first, model, where=f"{where}: " if where else "")
+    fields = {_field(fault): None for fault in others}
+    fields.pop(_field(first), None)
+    if fields:
+        found.args = (f"{found} (wrong too: {', '.join(fields)})",)
+    return found
+
+
+def _field(fault: ErrorDetails) -> str:
+    return ".".join(str(part) for part in fault["loc"])
+
+
+def _one_fault(fault: ErrorDetails, model: type[BaseModel], *, where: str) -> ConfigError:
+    path, field, value = [str(part) for part in fault["loc"]], _field(fault), fault["input"]
     if fault["type"] == "extra_forbidden":
         hint = nearest_name(path[-1], _fields_at(model, path[:-1]))
-        return ConfigError(f"{prefix}{field}: unknown", field=field, value=fault["input"], hint=hint)
-    if isinstance(cause := fault.get("ctx", {}).get("error"), ConfigError):
+        return ConfigError(f"{where}{field}: unknown", field=field, value=value, hint=hint)
+    cause = fault.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
         inner = ".".join(part for part in (field, cause.field) if part)
-        return ConfigError(f"{prefix}{cause}", field=inner, value=cause.value, allowed=cause.allowed, hint=cause.hint)
-    allowed = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    value = "missing" if fault["type"] == "missing" else repr(fault["input"])
+        return ConfigError(f"{where}{cause}", field=inner, value=cause.value, allowed=cause.allowed, hint=cause.hint)
+    if cause is not None:  # a sentence of a validator's own, which says what is wrong with the value
+        return ConfigError(f"{where}{field or model.__name__}: {cause}", field=field, value=value)
+    allowed = fault["msg"].removeprefix("Input should be ").replace("a valid integer", "a whole number")
+    allowed = allowed.replace("a valid ", "a ")
+    said = "missing" if fault["type"] == "missing" else repr(value)
     return ConfigError(
-        f"{prefix}{field or model.__name__} = {value}; allowed: {allowed}",
-        field=field,
-        value=fault["input"],
-        allowed=allowed,
+        f"{where}{field or model.__name__} = {said}; allowed: {allowed}", field=field, value=value, allowed=allowed
     )
 
 

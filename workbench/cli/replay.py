@@ -56,8 +56,9 @@ def run(options: argparse.Namespace) -> int:
         return print_json(result | ({"report": str(report)} if report else {}))
     print_runs(runs)
     print_problems(recordings)
+    print(f"\nruns:   {options.runs}  (what is in them: workbench sql --tables)")
     if report:
-        print(f"\nreport: {report}")
+        print(f"report: {report}")
     return 0
 
 

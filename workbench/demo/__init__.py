@@ -24,7 +24,7 @@ _ORDER = (
     "compaction",
     "tailoring",
 )
-_FOLDERS = ("zh-service", "zh-en-coding", "en-research")
+_FOLDERS = ("zh-service", "zh-en-coding", "en-research", "ja-support", "ko-support", "multi-agent")
 
 
 def demo_configs() -> list[RunConfig]:
