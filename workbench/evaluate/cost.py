@@ -304,6 +304,7 @@ class _Reckoning:
             tokens=row["prompt_tokens"],
             prefix_tokens=prefix,
             prefix_call=holder,
+            partial_tokens=row.get("partial_tokens") or 0,
             recent_tokens=(prefix if (recent := row.get("recent_prefix_tokens")) is None else recent) or 0,
             tools_end=schema,
             system_end=schema + system if system else 0,

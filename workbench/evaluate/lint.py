@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.evaluate.net import RunLike, settings_of
 from workbench.evaluate.thrash import thrash
-from workbench.summary.report import CONTEXT_THRESHOLD, TIME_THRESHOLD
+from workbench.summary.report import CONTEXT_THRESHOLD, METRIC_EVENTS, METRIC_TOKENS, TIME_THRESHOLD
 
 WARNING, NOTE = "warning", "note"
 OFTEN_CALLS = 2.0
@@ -124,6 +124,7 @@ def lint(run: RunLike) -> Lint:
         for i, gate in enumerate(gates):
             findings += _about_gate(gate, [other for other in gates[:i] if other.n_evaluated])
         findings += _about_windows(checks, calls, _contexts(settings_of(run).get("trigger")))
+        findings += _about_overflow(checks, calls)
         findings += _about_time(run, gates)
         findings += _about_sending(settings_of(run), summaries)
     return Lint(run.name, tuple(findings), _corpus(calls))
@@ -177,9 +178,7 @@ def _about_firing(
     """Never, or every so many calls."""
     fired = [row for row in checks if row["fired"] and row["path"] != "copy"]
     if not fired:
-        why = f": {'; '.join(gate.words for gate in gates)}" if gates else ""
-        text = f"the trigger never fires on this corpus, in {len(checks):,} checks{why}"
-        yield Finding("never-fires", WARNING, text, {"checks": len(checks)})
+        yield _never_fires(checks, calls, gates)
         return
     written = sum(row["status"] == "written" for row in summaries)
     if not written:
@@ -204,6 +203,23 @@ def _about_firing(
         n = len(behaviour.stuck)
         text = f"{n:,} conversation{'' if n == 1 else 's'} stuck in firings that don't pay, first {first.conversation}, call {first.call}"
         yield Finding("stuck", WARNING, text, behaviour.as_dict())
+
+
+def _never_fires(
+    checks: Sequence[Mapping[str, Any]], calls: Sequence[Mapping[str, Any]], gates: Sequence[_Gate]
+) -> Finding:
+    """With the thresholds that would be reached here, where the trigger is one check and not a tree of them."""
+    n = len({row["conversation"] for row in calls})
+    why = f": {'; '.join(gate.words for gate in gates)}" if gates else ""
+    text = f"the trigger never fires on this corpus: 0 of {n:,} conversations, in {len(checks):,} checks{why}"
+    evidence: dict[str, Any] = {"checks": len(checks), "conversations": n}
+    alone = gates[0] if len(gates) == 1 and gates[0].unit in (METRIC_EVENTS, METRIC_TOKENS) else None
+    if alone is not None and alone.values:
+        largest = max(alone.values)
+        evidence |= {"largest": largest, "largest_reachable_threshold": largest - 1}
+        text += f"; largest delta {largest:,.0f}"
+        text += f", so the largest threshold that fires is {largest - 1:,.0f}" if largest >= 1 else ""
+    return Finding("never-fires", WARNING, text, evidence)
 
 
 def _calls_between(fired: Sequence[Mapping[str, Any]]) -> float | None:
@@ -263,6 +279,7 @@ def _about_windows(
     here = sorted({row["context_window"] for row in checks if row["context_window"]})
     here = here or sorted({row["window"] for row in calls if row["window"]})
     largest = max((row["value"] for row in checks if row["metric"] == "tokens"), default=None)
+    is_known = any(row["window"] for row in calls)
     for context in contexts:
         ratio, floor = context["ratio"], context["min_tokens"]
         limits = {window: max(int(window * ratio), floor) for window in sorted({*here, *_WINDOWS})}
@@ -276,8 +293,39 @@ def _about_windows(
         floored = [window for window in limits if int(window * ratio) < floor]
         if floored:
             text += f"; up to {floored[-1]:,} min_tokens = {floor:,} decides"
-        evidence = {"limits": {str(window): limit for window, limit in limits.items()}, "largest": largest}
+        if not is_known and here:
+            text += f"; the model's window isn't known, so the fallback of {here[0]:,} was taken here"
+        evidence = {
+            "limits": {str(window): limit for window, limit in limits.items()},
+            "largest": largest,
+            "window_is_known": is_known,
+        }
         yield Finding("share-of-window", NOTE, text, evidence)
+
+
+def _about_overflow(checks: Sequence[Mapping[str, Any]], calls: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Prompts over the window in conversations where nothing had fired by then: triggers count what is new only."""
+    first_fired: dict[str, int] = {}
+    for row in checks:
+        if row["fired"]:
+            first_fired.setdefault(row["conversation"], row["call"])
+    early: dict[str, Mapping[str, Any]] = {}
+    for row in calls:
+        if row["overflow"] and row["call"] < first_fired.get(row["conversation"], row["call"] + 1):
+            early.setdefault(row["conversation"], row)
+    if not early:
+        return
+    name, call = next(iter(early.items()))
+    fixed = call["system_tokens"] + call["schema_tokens"]
+    n = len(early)
+    text = (
+        f"the window overflows before the trigger fires in {n:,} conversation{'' if n == 1 else 's'}, first {name}, "
+        f"call {call['call']}: a prompt of {call['prompt_tokens']:,} tokens for a window of {call['window']:,}"
+    )
+    if fixed:
+        text += f"; {fixed:,} of them are system and tools, which no trigger counts"
+    evidence = {"conversations": n, "prompt_tokens": call["prompt_tokens"], "window": call["window"]}
+    yield Finding("overflow-first", WARNING, text, evidence | {"fixed_tokens": fixed})
 
 
 def _about_time(run: RunLike, gates: Sequence[_Gate]) -> Iterator[Finding]:

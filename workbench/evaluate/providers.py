@@ -283,6 +283,8 @@ class Sent:
     """The newest earlier call with this whole prefix; None = another conversation's, kept alive by others."""
     recent_tokens: int = 0
     """Leading tokens equal to the call just before."""
+    partial_tokens: int = 0
+    """The end of the prefix that is only the beginning of a message: of no use where whole messages are marked."""
     tools_end: int = 0
     """Tokens of the tool declarations, which stand first."""
     system_end: int = 0
@@ -438,7 +440,8 @@ class CacheSimulation:
         marks = self._marks(sent)
         hit: _Entry | None = None
         cached = potential = 0
-        for tokens, holder in self._holders(sent):
+        for shared, holder in self._holders(sent):
+            tokens = shared - (sent.partial_tokens if shared == sent.prefix_tokens else 0)
             if holder is None:  # another conversation wrote it: where both have a mark, up to there
                 foreign = max((mark.position for mark in marks if mark.position <= tokens), default=0)
                 potential = max(potential, foreign)

@@ -2,7 +2,7 @@
 
 In: a recorded conversation and the `summaries` rows of its replay. Out: for each written summary whether it keeps
 the word limit and the language, says nothing that it can't know, and is a summary at all: no tool call, no answer
-to the last request, none of the forbidden strings. Pure.
+to the last request, no plea for a conversation, none of the forbidden strings. Pure.
 """
 
 from __future__ import annotations
@@ -45,6 +45,24 @@ _ANSWER_OPENING: Final = re.compile(
     r"|네[,. ]|알겠습니다|물론|안녕하세요|죄송합니다)",
     re.IGNORECASE,
 )
+# A model without a conversation in front of it, or without the will, asks for one or declines.
+_REFUSAL: Final = re.compile(
+    r"(?:please|could you|can you|kindly|need you to)\b.{0,40}\b(?:provide|share|paste|send|supply)\b.{0,40}"
+    r"\b(?:conversation|dialogue|transcript|messages|text|content)\b"
+    r"|\b(?:no|don't see (?:a|any)|there is no|without (?:a|any))\s+(?:conversation|dialogue|transcript|messages)\b"
+    r".{0,40}\b(?:provided|given|to summari[sz]e)\b"
+    r"|\bi(?:'m| am)? (?:can't|cannot|can not|unable to|not able to)\b.{0,20}\b(?:summari[sz]e|help|assist|comply)\b"
+    r"|(?:请|請)(?:您|你|先)?(?:提供|给出|給出|发送|發送|粘贴|貼上|输入|輸入).{0,20}(?:对话|對話|内容|內容|文本|聊天记录)"
+    r"|(?:没有|沒有|未)(?:看到|收到|提供)?.{0,10}(?:需要|可以|可供)?(?:总结|總結|摘要)的(?:对话|對話|内容|內容|文本)"
+    r"|(?:无法|無法|不能)(?:为您|為您)?(?:总结|總結|提供摘要|生成摘要)"
+    r"|(?:会話|対話|内容|テキスト).{0,12}(?:提供|送信|入力|共有|貼り付け).{0,6}(?:ください|お願い)"
+    r"|要約(?:すること)?(?:は|が)?(?:できません|いたしかねます)"
+    r"|(?:대화|내용|텍스트).{0,12}(?:제공|공유|입력|보내).{0,6}(?:주세요|주십시오|주시면|주시기)"
+    r"|요약(?:할|해 드릴) 수 없",
+    re.IGNORECASE,
+)
+_MAX_REFUSAL_WORDS: Final = 80
+"""A longer text that has such words in it tells of somebody who asked for something."""
 _MIN_ANSWER_CHARS: Final = 20
 _LETTERS: Final = {
     "ja": re.compile("[\u3041-\u309f\u30a1-\u30fa]"),
@@ -69,6 +87,8 @@ class SummaryCheckResult:
     has_tool_call: bool
     answers_the_request: bool
     """It begins as an answer does, or repeats the recorded answer to the last request."""
+    is_refusal: bool
+    """It asks for a conversation to summarise, or declines to."""
     numbers: int
     """Numbers, dates, times, amounts and identifiers with digits in it."""
     invented: tuple[str, ...]
@@ -95,6 +115,7 @@ class SummaryCheckResult:
             "too_long": not self.keeps_limit,
             "tool_call": self.has_tool_call,
             "answer": self.answers_the_request,
+            "refusal": self.is_refusal,
             "invented_numbers": bool(self.invented),
             "language": not self.keeps_language,
             "forbidden": bool(self.forbidden),
@@ -133,6 +154,7 @@ def check_summaries(
                 max_words=max_words or None,
                 has_tool_call=_TOOL_CALL.search(text) is not None,
                 answers_the_request=_is_answer(text, source.next_answer(row["boundary_event_id"])),
+                is_refusal=_is_refusal(text),
                 numbers=len({(one.kind, one.key) for one in found}),
                 invented=tuple(invented),
                 language=next(iter(languages_of(text)), ""),
@@ -158,6 +180,10 @@ def _is_answer(text: str, recorded: str) -> bool:
     if _ANSWER_OPENING.match(text):
         return True
     return len(recorded) >= _MIN_ANSWER_CHARS and folded(recorded) in folded(text)
+
+
+def _is_refusal(text: str) -> bool:
+    return words(text) <= _MAX_REFUSAL_WORDS and _REFUSAL.search(text) is not None
 
 
 class _Source:

@@ -110,6 +110,8 @@ class Prefix:
     """The newest earlier request with this prefix, counted from 0; None = one of another conversation."""
     recent_tokens: int
     """Leading tokens equal to the request just before, as far as known."""
+    partial_tokens: int = 0
+    """The end of `tokens` that is only the beginning of a part."""
 
 
 class PrefixTree:
@@ -158,6 +160,7 @@ class PrefixTree:
         prefix = None
         if not self._is_empty:
             tokens = node.tokens
+            n_common = 0
             holder = node.last if n_known else newest
             if n_known < len(new_texts):
                 n_common, child = self._shared_with_a_child(node, new_texts[n_known])
@@ -167,7 +170,12 @@ class PrefixTree:
                     if not n_known and left and child is left[0]:
                         recent = tokens
             prefix = Prefix(
-                tokens, self._longest, n_shared + n_known, request=holder if holder >= 0 else None, recent_tokens=recent
+                tokens,
+                self._longest,
+                n_shared + n_known,
+                request=holder if holder >= 0 else None,
+                recent_tokens=recent,
+                partial_tokens=n_common,
             )
         for text in new_texts[n_known:]:
             node = node.add(text, self._counter.count_text(text))

@@ -571,6 +571,8 @@ def _check_tree(check: Check) -> dict[str, object]:
         "threshold": check.threshold,
         "unit": check.unit,
     }
+    if check.counter:
+        tree["counter"] = check.counter
     if check.children:
         tree["children"] = [_check_tree(child) for child in check.children]
     return tree

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 _MARKS = {True: "passed", False: "failed", None: "not evaluated"}
 
@@ -25,15 +25,23 @@ def explain_check(row: Mapping[str, Any]) -> str:
         f"check {row['check']} of {row['conversation']} before call {row['call']} ({key}): {outcome}; {row['reason']}"
     ]
     table = list(_table(json.loads(row["detail"]), 0))
-    width = max((len(name) for name, *_ in table), default=0)
-    for name, passed, value, threshold, unit in table:
-        measured = f"{value:,.0f} {unit} of more than {threshold:,.0f}" if unit and passed is not None else ""
-        lines.append(f"  {name:{width}}  {_MARKS[passed]:13}  {measured}".rstrip())
+    width = max((len(line.name) for line in table), default=0)
+    for line in table:
+        lines.append(f"  {line.name:{width}}  {_MARKS[line.passed]:13}  {line.measured}".rstrip())
     return "\n".join(lines)
 
 
-def _table(checks: list[dict[str, Any]], depth: int) -> Iterator[tuple[str, bool | None, float, float, str]]:
+class _Line(NamedTuple):
+    name: str
+    passed: bool | None
+    measured: str
+
+
+def _table(checks: list[dict[str, Any]], depth: int) -> Iterator[_Line]:
     for check in checks:
-        name = "  " * depth + str(check["check"])
-        yield name, check["passed"], check["value"], check["threshold"], str(check["unit"])
+        measured = ""
+        if check["unit"] and check["passed"] is not None:
+            measured = f"{check['value']:,.0f} {check['unit']} of more than {check['threshold']:,.0f}"
+            measured += f", counted by {check['counter']}" if check.get("counter") else ""
+        yield _Line("  " * depth + str(check["check"]), check["passed"], measured)
         yield from _table(check.get("children", []), depth + 1)

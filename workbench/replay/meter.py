@@ -157,6 +157,7 @@ class CallMeter:
             None if prefix is None else prefix.reusable_tokens,
             None if prefix is None else prefix.request,
             None if prefix is None else prefix.recent_tokens,
+            None if prefix is None else prefix.partial_tokens,
             cause,
             part,
             lost,

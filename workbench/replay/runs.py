@@ -33,7 +33,7 @@ from workbench.store import tables as duck
 if TYPE_CHECKING:
     from workbench.evaluate.cost import RunCost
 
-TRACE_VERSION = 5
+TRACE_VERSION = 6
 RUNS_FOLDER = "runs"
 _RUN_COLUMNS = (
     ("run_id", "VARCHAR"),

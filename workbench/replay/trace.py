@@ -89,6 +89,7 @@ CALLS = _table(
     ("reusable_tokens", "INTEGER", "tokens of the longest earlier request still alive; null on a first call"),
     ("prefix_call", "INTEGER", "newest earlier call with this whole prefix; null if it is another conversation's"),
     ("recent_prefix_tokens", "INTEGER", "leading tokens equal to the call just before; null on a first call"),
+    ("partial_tokens", "INTEGER", "end of the prefix that is the beginning of a changed message; null on a first call"),
     ("break_cause", "VARCHAR", "why the prefix is shorter than it could be; null when it isn't"),
     ("break_part", "INTEGER", "index of the first differing part (0 = tools, if any); null without a break"),
     ("lost_tokens", "INTEGER", "after a break: tokens of the call before that this one had to send anew"),
@@ -126,7 +127,7 @@ CHECKS = _table(
     ("context_window", "INTEGER", "window used by a context threshold, else 0"),
     ("threshold_ratio", "DOUBLE", "its ratio, else 0"),
     ("reason", "VARCHAR", "in words: why it fired or what stopped it"),
-    ("detail", "VARCHAR", "JSON: every evaluated check, nested trees as a truth table"),
+    ("detail", "VARCHAR", "JSON: every evaluated check with its counter, nested trees as a truth table"),
 )
 
 SUMMARIES = _table(

@@ -140,10 +140,10 @@ class TokenThreshold(BuiltInChecker):
     tokens: int
 
     def measure(self, run: CheckRun) -> Check | Awaitable[Check]:
-        return _then(run.delta.tokens(run.ctx, run.counter), self._check)
-
-    def _check(self, tokens: int) -> Check:
-        return _token_check(TOKEN_THRESHOLD, tokens, self.tokens)
+        return _then(
+            run.delta.tokens(run.ctx, run.counter),
+            lambda tokens: _token_check(TOKEN_THRESHOLD, tokens, self.tokens, run.counter),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class WindowShare(BuiltInChecker):
         limit = max(int(window * self.options.ratio), self.options.min_tokens)
 
         def check(tokens: int) -> Check:
-            measured = _token_check(CONTEXT_THRESHOLD, tokens, limit)
+            measured = _token_check(CONTEXT_THRESHOLD, tokens, limit, run.counter)
             measured.context_window = window
             measured.threshold_ratio = self.options.ratio
             return measured
@@ -174,7 +174,7 @@ class WindowShare(BuiltInChecker):
         )
 
 
-def _token_check(name: str, tokens: int, limit: int) -> Check:
+def _token_check(name: str, tokens: int, limit: int, counter: TokenCounter) -> Check:
     # 0 tokens never pass, so a negative limit doesn't fire on an empty text.
     return Check(
         name=name,
@@ -183,6 +183,7 @@ def _token_check(name: str, tokens: int, limit: int) -> Check:
         value=tokens,
         threshold=limit,
         unit=METRIC_TOKENS,
+        counter=getattr(counter, "counter_id", type(counter).__name__),
     )
 
 

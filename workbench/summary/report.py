@@ -52,6 +52,8 @@ class Check:
     threshold_ratio: float = 0
     label: str = ""
     """[py] `all`, `any` or the name of a user's checker, to read a truth table by."""
+    counter: str = ""
+    """[py] What counted the tokens, with its parameters: `runes:1.6`; empty where none were counted."""
     evaluated: bool = True
     """[py] False for a child that a composite didn't have to look at."""
     children: list[Check] = field(default_factory=list)
