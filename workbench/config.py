@@ -29,6 +29,7 @@ from workbench.script_counter import ScriptRatios
 from workbench.service.settings import ServiceSettings
 from workbench.settings import Settings
 from workbench.summary.checkers import ContextThreshold
+from workbench.summary.prompt import Prompts
 from workbench.summary.summarizer import SummarySettings
 from workbench.tokens import DEFAULT_RUNES_PER_TOKEN
 
@@ -300,7 +301,26 @@ class RunConfig(Settings):
                 allowed="with [summarizer] only",
                 hint="add an empty [summarizer] table to switch summaries on",
             )
+        self._check_prompts()
         return self
+
+    def _check_prompts(self) -> None:
+        """Raise the first fault of the summary prompts: a file is wrong when it's read, not at its first summary."""
+        settings = self.summarizer
+        if settings is None or (settings.prompt_errors or profile_named(self.profile).prompt_errors) != "raise":
+            return
+        prompts = Prompts(
+            settings.prompt, settings.system_prompt, settings.cache_safe_fork_prompt, settings.max_summary_words
+        ).completed()
+        # A misspelt name first: it is why the right one is missing.
+        for fault in (*prompts.unknown_placeholders(), *prompts.faults()):
+            raise ConfigError(
+                f"summarizer.{fault}",
+                field=f"summarizer.{fault.field}",
+                value=fault.value,
+                allowed=fault.allowed,
+                hint=fault.hint,
+            )
 
     # --- reading and writing -------------------------------------------------------------------------
 

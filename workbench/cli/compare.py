@@ -19,6 +19,8 @@ from workbench.cli.output import print_json, print_problems
 from workbench.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from workbench.config import RunConfig
     from workbench.replay.runs import RunSet
 
@@ -102,6 +104,7 @@ def _runs_to_compare(options: argparse.Namespace) -> RunSet:
     configs = configs_of(options)
     changes = [assignment(text) for text in options.what_if]
     if changes:
+        _check_windows(configs, changes)
         configs += [
             config.replace(**{option: value, "name": f"{config.label()}, {option}={_text_of(value)}"})
             for config in configs
@@ -110,6 +113,26 @@ def _runs_to_compare(options: argparse.Namespace) -> RunSet:
     if len(configs) == 1:  # savings are stated against a baseline that was replayed too (WB-TUNE-06)
         configs.insert(0, _baseline_of(configs[0]))
     return replay(load(options), configs, runs=options.runs, jobs=options.jobs, fresh=options.fresh)
+
+
+def _check_windows(configs: Sequence[RunConfig], changes: Sequence[tuple[str, Any]]) -> None:
+    """What another model would do can't be said without its window.
+
+    Raises:
+        ConfigError: a model that isn't known, where no configuration sets a window.
+    """
+    from workbench.model.windows import lookup_model_context_window
+
+    if any(option == "model.context_window" for option, _ in changes) or all(c.model.context_window for c in configs):
+        return
+    for option, value in changes:
+        if option == "model.name" and lookup_model_context_window(str(value)) is None:
+            raise ConfigError(
+                f'model "{value}": context window unknown',
+                field="model.context_window",
+                value=value,
+                hint="set model.context_window in the configuration",
+            )
 
 
 def _text_of(value: Any) -> str:

@@ -461,8 +461,8 @@ def difference_of(cost: RunCost, baseline: RunCost) -> Difference | None:
 
 
 def mean_interval(values: Sequence[float], *, seed: int = SEED) -> tuple[float, float] | None:
-    """The middle 95 % of the means of samples drawn from the values; None with fewer than 10 values."""
-    if len(values) < MIN_CONVERSATIONS:
+    """The middle 95 % of the means of samples drawn from the values; None with fewer than 10 values, or infinite ones."""
+    if len(values) < MIN_CONVERSATIONS or not all(map(math.isfinite, values)):
         return None
     import numpy as np
 

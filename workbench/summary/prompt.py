@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from workbench.errors import ConfigError, PromptRenderError
+from workbench.errors import ConfigError, PromptRenderError, nearest_name
 
 CONVERSATION_TEXT = "conversation_text"
 PREVIOUS_SUMMARY = "previous_summary"
@@ -155,6 +155,29 @@ class Prompts:
             found.append(_missing(MAX_SUMMARY_WORDS, self.user))
         return found
 
+    def unknown_placeholders(self) -> list[ConfigError]:
+        """Placeholders that nothing will fill: each attempt would fail on them (SUM-PRM-03)."""
+        known = {
+            "prompt": (*_SOURCE_NAMES, MAX_SUMMARY_WORDS),
+            "system_prompt": (MAX_SUMMARY_WORDS,),
+            "cache_safe_fork_prompt": (MAX_SUMMARY_WORDS,),
+        }
+        templates = {"prompt": self.user, "system_prompt": self.system, "cache_safe_fork_prompt": self.fork}
+        return [
+            ConfigError(
+                f"{field}: unknown placeholder {part.raw}",
+                field=field,
+                value=template,
+                allowed=", ".join(f"{{{name}}}" for name in known[field]),
+                hint=nearest_name(part.name, known[field]),
+            )
+            for field, template in templates.items()
+            for part in template_parts(template)
+            if isinstance(part, Placeholder)
+            and not part.optional
+            and part.name not in (*_SOURCE_NAMES, MAX_SUMMARY_WORDS)
+        ]
+
     def render_user(self, *, conversation_text: str, previous_summary: str) -> str:
         """The user message of a standalone request."""
         values = {CONVERSATION_TEXT: conversation_text, PREVIOUS_SUMMARY: previous_summary}
@@ -175,5 +198,5 @@ class Prompts:
 def _missing(name: str, template: str) -> ConfigError:
     where = "prompt or system_prompt" if name == MAX_SUMMARY_WORDS else "prompt"
     return ConfigError(
-        f"{where} lacks {{{name}}}", field="prompt", value=template, allowed=f"a text that holds {{{name}}}"
+        f"{where} has no {{{name}}}", field="prompt", value=template, allowed=f"a text that holds {{{name}}}"
     )
