@@ -20,6 +20,7 @@ PACKAGE = ROOT / "workbench"
 ORDER = (
     ("version",),
     ("errors",),
+    ("paths",),
     ("clock",),
     ("call",),
     ("settings",),
@@ -39,7 +40,7 @@ ORDER = (
     ("replay",),
     ("evaluate",),
     ("report",),
-    ("export",),
+    ("regression", "export"),
     ("conformance", "demo", "doctor", "selftest"),
     ("cli",),
 )

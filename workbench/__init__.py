@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from workbench.recordings import Conversation, load_recordings, write_recording
     from workbench.recordings.generate import generate_conversation
     from workbench.recordings.recorder import record
+    from workbench.regression.check import check
     from workbench.replay.replay import replay
     from workbench.replay.runs import Run, load_runs
     from workbench.service.duckdb import DuckDBSessionService
@@ -66,6 +67,7 @@ _HOMES = {
     "ToolCall": "workbench.model.types",
     "WorkbenchError": "workbench.errors",
     "calibrate": "workbench.evaluate.calibrate",
+    "check": "workbench.regression.check",
     "compare": "workbench.evaluate.compare",
     "generate_conversation": "workbench.recordings.generate",
     "load_recordings": "workbench.recordings",
@@ -106,6 +108,7 @@ __all__ = [
     "WorkbenchError",
     "__version__",
     "calibrate",
+    "check",
     "compare",
     "generate_conversation",
     "load_recordings",

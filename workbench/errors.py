@@ -3,6 +3,7 @@
     WorkbenchError                      .hint
       ConfigError (also ValueError)     field, value, allowed        -> fix the configuration
         PromptRenderError
+        UnsafePathError               path, root
       RecordingError (also ValueError)  path, line, column, reason   -> fix or skip the record
       StoreError
         StoreLockedError                path, pid
@@ -82,6 +83,21 @@ class ConfigError(WorkbenchError, ValueError):
 
 class PromptRenderError(ConfigError):
     """A template names a placeholder that nothing fills."""
+
+
+class UnsafePathError(ConfigError):
+    """A name that came out of a file leads outside the folder that it belongs to."""
+
+    def __init__(self, path: str, root: str | Path, reason: str = "leads outside") -> None:
+        shown = ascii(path if len(path) <= 80 else f"{path[:80]}…")
+        super().__init__(
+            f"{shown} {reason} of {Path(root).name or root}/" if "outside" in reason else f"{shown} {reason}",
+            field="path",
+            value=path,
+            hint=f"name a file inside {Path(root).name or root}/, relative to it",
+        )
+        self.path = path
+        self.root = str(root)
 
 
 class RecordingError(WorkbenchError, ValueError):

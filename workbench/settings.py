@@ -100,6 +100,8 @@ def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
     """Names of the fields of the model found by following `path`."""
     current: Any = model
     for part in path:
+        if part.isdigit():  # a place in a list of tables
+            continue
         info = current.model_fields.get(part) if hasattr(current, "model_fields") else None
         if info is None:
             return []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from workbench.recordings import Recordings
+    from workbench.regression.check import CheckResult
     from workbench.replay.runs import RunSet
 
 
@@ -22,7 +23,7 @@ def print_runs(runs: Any) -> None:
     print(summary(runs))
 
 
-def print_problems(source: Recordings | RunSet) -> None:
+def print_problems(source: Recordings | RunSet | CheckResult) -> None:
     for problem in source.problems:
         outcome = f" ({problem.outcome})" if problem.outcome else ""
         print(f"{problem.severity}: {problem}{outcome}", file=sys.stderr)

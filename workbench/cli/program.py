@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from workbench.cli import (
     calibrate,
+    check,
     compare,
     config,
     conformance,
@@ -40,6 +41,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "sql": sql,
     "report": report,
     "calibrate": calibrate,
+    "check": check,
     "config": config,
     "store": store,
     "conformance": conformance,

@@ -201,7 +201,7 @@ async def judge_probes(
         )
         text = JUDGE_PROMPT.format(question=state.probe.question, answer=state.probe.answer, given=given)
         verdict = await _asked(judge, Request(messages=(Message(role=USER, content=text),)), cache)
-        judged.append(JudgedProbe(state, given, _yes_or_no(verdict)))
+        judged.append(JudgedProbe(state, given, yes_or_no(verdict)))
     return judged
 
 
@@ -228,7 +228,8 @@ def content_key(model_name: str, request: Request) -> str:
     ).hexdigest()
 
 
-def _yes_or_no(verdict: str) -> bool | None:
+def yes_or_no(verdict: str) -> bool | None:
+    """What a judge said; None for anything else than one word of yes or no."""
     word = verdict.strip().strip(".!。\"'*` ").casefold()
     known: Mapping[str, bool] = {"yes": True, "no": False, "是": True, "否": False, "はい": True, "いいえ": False}
     return known.get(word)

@@ -230,14 +230,15 @@ def recall_of(rows: Rows, states: Sequence[str] = VISIBLE) -> Recall:
         effective = needed / max(spread / binomial, 1.0)
     elif binomial:
         effective = 1.0
-    low, high = _wilson(share, effective)
+    low, high = wilson(share, effective)
     return Recall(needed, visible, low, high)
 
 
-def _wilson(share: float, n: float) -> tuple[float, float]:
-    square = _Z * _Z
+def wilson(share: float, n: float, *, z: float = _Z) -> tuple[float, float]:
+    """Wilson's interval of a share of `n` independent trials; `z` normal deviations wide, by default 95 %."""
+    square = z * z
     middle = (share + square / (2 * n)) / (1 + square / n)
-    half = _Z * math.sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)
+    half = z * math.sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 

@@ -215,6 +215,7 @@ class ConversationReplay:
         until_call: int | None = None,
         needed: NeededFacts | None = None,
         at_end: AtEnd | None = None,
+        source: Model | None = None,
     ) -> None:
         self._until_call = until_call
         self._at_end = at_end
@@ -237,7 +238,7 @@ class ConversationReplay:
         self._rewritten: dict[tuple[str, str], int] = {}
         self._audit = Audit(conversation.id, config, self._trace.rows["coverage"], self._trace.rows["violations"])
         self._facts = FactRecorder(conversation.id, config, needed, self._audit.coverage, self._trace.rows)
-        self._source: Model = summary_model(config, self._billing)
+        self._source: Model = summary_model(config, self._billing) if source is None else WatchedModel(source)
 
     def run(self) -> ConversationTrace:
         """The whole trace of this conversation."""
@@ -484,6 +485,7 @@ def replay_conversation(
     until_call: int | None = None,
     needed: NeededFacts | None = None,
     at_end: AtEnd | None = None,
+    source: Model | None = None,
 ) -> ConversationTrace:
     """Push one conversation through the engine under one configuration.
 
@@ -493,6 +495,7 @@ def replay_conversation(
         until_call: Stop when this call is measured; None = go to the end.
         needed: The conversation's needed facts, to follow what becomes of them; None = don't.
         at_end: What else to do with the session when the recording has ended; its rows are part of the trace.
+        source: Who makes the summaries; None = the source that the configuration names.
     """
     return ConversationReplay(
         conversation,
@@ -503,6 +506,7 @@ def replay_conversation(
         until_call=until_call,
         needed=needed,
         at_end=at_end,
+        source=source,
     ).run()
 
 

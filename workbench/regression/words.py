@@ -1,0 +1,117 @@
+"""A check in a terminal and in a notebook: failures first, then what is undecided, then what passed, in few lines.
+
+In: a `CheckResult`. Out: plain text, or HTML that stands alone; text from outside is escaped (SEC-07, SEC-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from workbench.regression.figures import plain_value
+from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding
+from workbench.report.labels import UNKNOWN, counted, printable
+from workbench.report.markup import element, joined
+from workbench.report.terminal import LINE_WIDTH, broken, text_table
+
+if TYPE_CHECKING:
+    from workbench.regression.check import CheckResult
+
+_COLUMNS = ("verdict", "conversation", "call", "expectation", "value", "limit")
+_CHANGES = ("conversation", "figure", "accepted", "now")
+_ALL = "all"
+
+
+def check_text(result: CheckResult) -> str:
+    """Heading, table, and what is wrong where."""
+    lines = [heading(result), "", text_table(_COLUMNS, table_rows(result.findings))]
+    details = [one for one in result.findings if one.verdict != PASS and one.detail]
+    if details:
+        lines.append("")
+        for one in details:
+            lines += broken(f"{one.verdict}: {_place(one)}{one.expectation}: {printable(one.detail)}", LINE_WIDTH)
+    for note in result.notes:
+        lines += ["", *broken(printable(note), LINE_WIDTH)]
+    return "\n".join(lines)
+
+
+def changes_text(result: CheckResult) -> str:
+    """What accepting changes."""
+    if not result.changes:
+        return f"{result.suite.baseline.name}: nothing differs from what is accepted"
+    rows = [[row[name] if row[name] != "" else _ALL for name in _CHANGES] for row in result.changes]
+    head = f"{result.suite.baseline.name}: {counted(len(rows), 'figure')} to accept"
+    return f"{head}\n\n{text_table(_CHANGES, [[_shown(value) for value in row] for row in rows])}"
+
+
+def heading(result: CheckResult) -> str:
+    """One sentence: the verdict and the counts."""
+    counts = result.counts
+    verdict = "passed" if result.passed else "failed" if counts[FAIL] else "undecided"
+    return (
+        f"{printable(result.suite.name)}: {verdict} - {counted(counts[PASS], 'expectation')} passed, "
+        f"{counts[FAIL]} failed, {counts[UNDECIDED]} undecided"
+    )
+
+
+def table_rows(findings: Sequence[Finding]) -> list[list[str]]:
+    """Every failure and every undecided expectation; what passed once per expectation."""
+    rows = [_row(one) for verdict in (FAIL, UNDECIDED) for one in findings if one.verdict == verdict]
+    passed: dict[str, list[Finding]] = {}
+    for one in findings:
+        if one.verdict == PASS:
+            passed.setdefault(one.expectation, []).append(one)
+    for group in passed.values():
+        rows.append(_row(group[0]) if len(group) == 1 else _row_of_many(group))
+    return rows
+
+
+def _row(one: Finding) -> list[str]:
+    call = UNKNOWN if one.call is None else str(one.call)
+    where = one.conversation or one.scope or _ALL
+    return [one.verdict, where, call, one.expectation, _shown(one.value), _shown(one.limit)]
+
+
+def _row_of_many(group: Sequence[Finding]) -> list[str]:
+    """Passed findings of several conversations: the values from the least to the greatest."""
+    numbers = [one.value for one in group if isinstance(one.value, int | float) and not isinstance(one.value, bool)]
+    value = _shown(group[0].value) if len({str(one.value) for one in group}) == 1 else UNKNOWN
+    if numbers and value == UNKNOWN:
+        value = f"{_shown(min(numbers))} to {_shown(max(numbers))}"
+    scope = counted(len(group), "conversation")
+    return [PASS, scope, UNKNOWN, group[0].expectation, value, _shown(group[0].limit)]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    plain = plain_value(value)
+    return f"{plain:,}" if isinstance(plain, int | float) else printable(str(plain))
+
+
+def _place(one: Finding) -> str:
+    where = one.conversation or one.scope
+    call = "" if one.call is None else f", call {one.call}"
+    return f"{printable(where)}{call}: " if where else ""
+
+
+def check_html(result: CheckResult) -> str:
+    """Heading, table and reasons for a notebook."""
+    rows = [
+        element("tr", *(element("td", printable(text)) for text in row)) for row in table_rows(result.findings)
+    ]
+    head = element("thead", element("tr", *(element("th", name, scope="col") for name in _COLUMNS)))
+    details = [
+        element("div", element("small", f"{one.verdict}: {_place(one)}{one.expectation}: {printable(one.detail)}"))
+        for one in result.findings
+        if one.verdict != PASS and one.detail
+    ]
+    notes = [element("div", element("small", note)) for note in result.notes]
+    table = element("table", head, element("tbody", joined(rows)))
+    if result.accepted:
+        notes.append(element("pre", changes_text(result)))
+    return element("div", element("div", element("b", heading(result))), table, *details, *notes)
