@@ -113,6 +113,7 @@ class ScriptTokenCounter:
     """
 
     line_additive = False  # whole tokens aren't; `unit_counter` is
+    message_additive = True
 
     def __init__(self, ratios: Mapping[str, float | None], *, default: float = DEFAULT_RUNES_PER_TOKEN) -> None:
         for name, ratio in (*ratios.items(), ("default", default)):

@@ -93,6 +93,7 @@ class SimpleTokenCounter:
     """
 
     line_additive = True
+    message_additive = True
 
     def __init__(self, approx_runes_per_token: float = DEFAULT_RUNES_PER_TOKEN) -> None:
         if isinstance(approx_runes_per_token, bool) or not 0 < approx_runes_per_token < float("inf"):
@@ -144,6 +145,7 @@ class TiktokenCounter:
     """
 
     line_additive = True
+    message_additive = True
 
     def __init__(self, model_name: str) -> None:
         self._encoding = load_encoding(model_name)

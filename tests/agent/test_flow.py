@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from workbench.profiles import SEED, TRPC_AGENT_GO_2026_07, TRPC_AGENT_GO_2026_0
 from workbench.session.types import Summary, SummaryBoundary
 from workbench.summary.context import cache_safe_fork_request_from_context
 from workbench.summary.summarizer import Summarizer
+from workbench.tokens import SimpleTokenCounter
 
 LONG = "x" * 4000
 
@@ -142,6 +144,32 @@ def test_the_threshold_is_a_share_of_the_window_and_at_least_two_thousand(
         return service.calls[0][0] == "create"
 
     assert asyncio.run(main()) is fires
+
+
+class _Counted(SimpleTokenCounter):
+    """Says how many messages it was asked for."""
+
+    n_counted = 0
+
+    def count_tokens(self, ctx: CallContext, message: Message) -> int:
+        self.n_counted += 1
+        return super().count_tokens(ctx, message)
+
+
+@pytest.mark.parametrize("is_additive", [True, False])
+def test_looking_at_the_window_counts_only_what_is_new(is_additive: bool) -> None:
+    """ASM-RETRY-02: a long tool loop counts each message about once, but for a counter that isn't a sum."""
+
+    async def main(n_rounds: int) -> int:
+        counter = _Counted()
+        counter.message_additive = is_additive
+        model = ScriptedModel([*(calls("look") for _ in range(n_rounds)), "done"], context_window=1_000_000)
+        agent = replace(retry_agent(model), tools=[FunctionTool(look)], compaction_counter=counter)
+        await run(runner_of(agent, recorder(summary_model())), "now")
+        return counter.n_counted
+
+    few, many = asyncio.run(main(10)), asyncio.run(main(40))
+    assert (many < 5 * few) is is_additive
 
 
 def test_without_summary_injection_or_compaction_there_is_never_an_attempt() -> None:

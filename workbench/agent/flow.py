@@ -30,6 +30,7 @@ from workbench.context.tailor import (
     input_token_budget,
     strategy_named,
     tailor_assembly,
+    tokens_of_assembly,
     window_for_tailoring,
 )
 from workbench.errors import ModelError, TokenTailoringOverflowError, WorkbenchError
@@ -385,7 +386,7 @@ class LLMFlow:
     async def _prepare(self, state: InvocationState) -> SentRequest:
         """The request before tailoring; near the window after one summary attempt (ASM-RETRY)."""
         sent = self._assembled(state)
-        if not self._is_near_window(state, sent.request):
+        if not self._is_near_window(state, sent):
             return sent
         before = state.session.summaries.get(state.filter_key)
         state.set_fork_parent(sent.request)
@@ -419,18 +420,17 @@ class LLMFlow:
             invocation=invocation,
         )
 
-    def _is_near_window(self, state: InvocationState, request: Request) -> bool:
+    def _is_near_window(self, state: InvocationState, sent: SentRequest) -> bool:
         """All of ASM-RETRY-01."""
         settings, compaction = state.agent.settings, state.agent.compaction
         if not (compaction.enabled and settings.add_session_summary and settings.timeline == "all"):
             return False
-        if not request.messages:
+        if not len(sent.assembly):
             return False
         window = resolve_context_window(override=state.model_context_window, model=state.model, fallback=UNKNOWN_WINDOW)
         threshold = min(max(int(window * compaction.threshold_ratio), PRE_CALL_MINIMUM_TOKENS), window)
-        counter = state.agent.compaction_counter
         try:
-            tokens = counter.count_tokens_range(state.ctx, request.messages, 0, len(request.messages))
+            tokens = tokens_of_assembly(sent.assembly, state.agent.compaction_counter, state.ctx)
         except Exception:  # a counter's failure means no attempt (ASM-RETRY-03)
             logger.debug("the compaction counter failed", exc_info=True)
             return False

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from workbench.call import CallContext
 from workbench.context.assemble import Assembly, Piece
 from workbench.context.counting import TokenMemo
 from workbench.context.project import Lane
@@ -501,6 +502,22 @@ def tailor_assembly(assembly: Assembly, strategy: _BlockStrategy, max_tokens: in
     if not len(tailored) and len(assembly):
         tailored.keep_all(assembly.messages)
     return tailored
+
+
+def tokens_of_assembly(assembly: Assembly, counter: TokenCounter, ctx: CallContext) -> int | Awaitable[int]:
+    """Tokens of an assembled request, as `count_tokens_range` over all of it gives them.
+
+    A counter that says `message_additive` has counted nearly all of these messages for the request before: sums of
+    them are kept with the assembly, so that only what is new is counted.
+    """
+    if not getattr(counter, "message_additive", False):
+        messages = assembly.messages
+        return counter.count_tokens_range(ctx, messages, 0, len(messages))
+    memo, total = TokenMemo(counter), 0
+    for lane, start, stop in assembly.pieces:
+        raw = _measure_of(lane, memo).raw
+        total += raw[stop] - raw[start]
+    return total
 
 
 def _between(layout: _Layout, first: int, last: int) -> list[_Stretch]:
