@@ -40,7 +40,7 @@ ORDER = (
     ("replay",),
     ("evaluate",),
     ("report",),
-    ("regression", "export"),
+    ("regression", "production"),
     ("conformance", "demo", "doctor", "selftest"),
     ("cli",),
 )

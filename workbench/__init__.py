@@ -1,7 +1,7 @@
 """Session Summary Workbench: replay recorded conversations through a session-summary engine, and ship it.
 
 The way of the data, which the alphabetical listing hides:
-recordings -> session -> store -> summary -> context -> service -> agent -> replay -> evaluate -> report.
+recordings -> session -> store -> summary -> context -> service -> agent -> replay -> evaluate -> report -> production.
 
 Names below are loaded when they are first used, so `import workbench` is light.
 """
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from workbench.model.openai import OpenAIModel
     from workbench.model.scripted import ScriptedAnswer, ScriptedModel
     from workbench.model.types import Message, Request, Response, ToolCall
+    from workbench.production.export import export
+    from workbench.production.load import load_service
     from workbench.recordings import Conversation, load_recordings, write_recording
     from workbench.recordings.generate import generate_conversation
     from workbench.recordings.recorder import record
@@ -69,9 +71,11 @@ _HOMES = {
     "calibrate": "workbench.evaluate.calibrate",
     "check": "workbench.regression.check",
     "compare": "workbench.evaluate.compare",
+    "export": "workbench.production.export",
     "generate_conversation": "workbench.recordings.generate",
     "load_recordings": "workbench.recordings",
     "load_runs": "workbench.replay.runs",
+    "load_service": "workbench.production.load",
     "record": "workbench.recordings.recorder",
     "replay": "workbench.replay.replay",
     "report": "workbench",
@@ -110,9 +114,11 @@ __all__ = [
     "calibrate",
     "check",
     "compare",
+    "export",
     "generate_conversation",
     "load_recordings",
     "load_runs",
+    "load_service",
     "record",
     "replay",
     "report",

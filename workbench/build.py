@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from workbench.agent.agent import LLMAgent
-from workbench.agent.tools import ToolExecutor
+from workbench.agent.tools import Tool, ToolExecutor
 from workbench.clock import Clock
 from workbench.config import RunConfig, TriggerNode
 from workbench.errors import ConfigError
@@ -31,7 +31,7 @@ from workbench.summary.checkers import (
     checks_any,
 )
 from workbench.summary.summarizer import Summarizer
-from workbench.tokens import LineCounter, SimpleTokenCounter, TiktokenCounter
+from workbench.tokens import LineCounter, SimpleTokenCounter, TiktokenCounter, TokenCounter
 
 # Encoders are heavy and their counts are worth sharing between configurations.
 _encoders: dict[str, TiktokenCounter] = {}
@@ -103,15 +103,17 @@ def skip_recent(n_events: int | None) -> Any:
     return skip
 
 
-def build_summarizer(config: RunConfig, model: Model, *, clock: Clock) -> Summarizer | None:
-    """The summarizer of a configuration, None when it has none."""
+def build_summarizer(
+    config: RunConfig, model: Model | None, *, clock: Clock, counter: TokenCounter | None = None
+) -> Summarizer | None:
+    """The summarizer of a configuration, None when it has none; `counter` takes the place of its own."""
     if config.summarizer is None:
         return None
     return Summarizer(
         model,
         config.summarizer,
         checks=trigger_checks(config.trigger),
-        token_counter=engine_counter(config),
+        token_counter=engine_counter(config) if counter is None else counter,
         clock=clock,
         profile=config.engine_profile,
     )
@@ -121,15 +123,16 @@ def build_service(
     config: RunConfig,
     store: SessionStore,
     *,
-    summary_model: Model,
+    summary_model: Model | None,
     clock: Clock,
     observer: SummaryObserver | None = None,
+    counter: TokenCounter | None = None,
 ) -> SessionService:
     """A session service over `store` that behaves as the configuration says."""
     return SessionService(
         store,
         settings=config.service,
-        summarizer=build_summarizer(config, summary_model, clock=clock),
+        summarizer=build_summarizer(config, summary_model, clock=clock, counter=counter),
         clock=clock,
         profile=config.engine_profile,
         observer=observer,
@@ -142,15 +145,18 @@ def build_agent(
     *,
     name: str = "assistant",
     instruction: str = "",
+    tools: Sequence[Tool] = (),
     tool_specs: Sequence[ToolSpec] = (),
     tool_executor: ToolExecutor | None = None,
+    counter: TokenCounter | None = None,
 ) -> LLMAgent:
     """The agent of a configuration around a main model."""
-    counter = engine_counter(config)
+    counter = engine_counter(config) if counter is None else counter
     return LLMAgent(
         name=name,
         model=model,
         instruction=instruction,
+        tools=tuple(tools),
         tool_specs=tuple(tool_specs),
         tool_executor=tool_executor,
         settings=config.agent,

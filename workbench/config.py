@@ -328,12 +328,15 @@ class RunConfig(Settings):
     def load(cls, path: str | Path) -> RunConfig:
         """Read a `.toml` or `.json` file; without a name it gets the file's.
 
+        A table `[export]` says where an exported file is from; it's no part of the configuration.
+
         Raises:
             ConfigError: the first fault, with file, field, value and what is allowed.
             RecordingError: the file can't be read.
         """
         path = Path(path)
         values = table_of_file(path)
+        checked_export(values.pop(EXPORT_TABLE, None), where=str(path))
         values.setdefault("name", path.stem)
         return cls.from_values(values, where=str(path))
 
@@ -359,10 +362,12 @@ class RunConfig(Settings):
     def to_toml(self) -> str:
         """The text of a file that loads back equal."""
         values = {"name": self.name, **self.to_values()} if self.name else self.to_values()
-        plain = [f"{_toml_key(key)} = {_toml(value)}" for key, value in values.items() if not isinstance(value, dict)]
+        plain = [
+            f"{toml_key(key)} = {toml_value(value)}" for key, value in values.items() if not isinstance(value, dict)
+        ]
         tables = [
             "\n".join(
-                [f"[{_toml_key(key)}]", *(f"{_toml_key(name)} = {_toml(inner)}" for name, inner in value.items())]
+                [f"[{toml_key(key)}]", *(f"{toml_key(name)} = {toml_value(inner)}" for name, inner in value.items())]
             )
             for key, value in values.items()
             if isinstance(value, dict)
@@ -404,6 +409,29 @@ class RunConfig(Settings):
         return self.name or self.config_hash[:8]
 
 
+EXPORT_TABLE = "export"
+EXPORT_FORMAT = 1
+
+
+def checked_export(table: Any, *, where: str) -> Mapping[str, Any] | None:
+    """What an exported file says of itself, None in a file that somebody wrote.
+
+    Raises:
+        ConfigError: it is no table, or another version's.
+    """
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: [{EXPORT_TABLE}] is no table", field=EXPORT_TABLE, hint="take it out")
+    if table.get("format") != EXPORT_FORMAT:
+        raise ConfigError(
+            f"{where}: exported in form {table.get('format')!r}, this program reads form {EXPORT_FORMAT}",
+            field=f"{EXPORT_TABLE}.format",
+            hint=f"export again, or take the [{EXPORT_TABLE}] tables out",
+        )
+    return table
+
+
 def table_of_file(path: str | Path) -> dict[str, Any]:
     """What a TOML or JSON file holds, unchecked.
 
@@ -429,16 +457,17 @@ def table_of_file(path: str | Path) -> dict[str, Any]:
     return values
 
 
-def _toml_key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name, flags=re.ASCII) else _toml(name)
+def toml_key(name: str) -> str:
+    """A key, in quotation marks where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name, flags=re.ASCII) else toml_value(name)
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """A value on one line; texts are escaped as JSON, whose escapes TOML has too."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml_key(name)} = {_toml(inner)}" for name, inner in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_key(name)} = {toml_value(inner)}" for name, inner in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
@@ -558,4 +587,6 @@ def _type_text(annotation: Any) -> str:
 
 def schema() -> dict[str, Any]:
     """JSON schema of a configuration file."""
-    return RunConfig.model_json_schema()
+    found = RunConfig.model_json_schema()
+    found["properties"][EXPORT_TABLE] = {"type": "object", "description": "Where an exported file is from."}
+    return found
