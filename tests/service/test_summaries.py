@@ -639,6 +639,36 @@ def test_the_request_gap_is_the_silence_before_the_request_came_in() -> None:
     assert gap(say(10, key="app/a/x"), say(50, key="app/b"), started=start, scope="app/a") == (True, 90)
 
 
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("say"), st.integers(0, 6), st.sampled_from(["app/a", "app/b"]), st.sampled_from("12")),
+            st.tuples(st.just("ask"), st.integers(0, 6), st.sampled_from(["", "app/a"]), st.sampled_from("12")),
+            st.tuples(st.just("drop"), st.integers(0, 3)),
+            st.tuples(st.just("branch")),
+        ),
+        max_size=30,
+    )
+)
+def test_a_gap_looked_for_again_is_the_gap_of_the_whole_history(steps: list[tuple[Any, ...]]) -> None:
+    """SUM-RNR-02: only what is new is looked at, in any order of events, drops and copies."""
+    live = [Session(app_name="app", user_id="u", id="s")]
+    for n, (kind, *values) in enumerate(steps):
+        session = live[n % len(live)]
+        if kind == "say":
+            seconds, key, request = values
+            session.append(say(seconds, id=f"e{n}", key=key, request_id=request))
+        elif kind == "drop":
+            session.drop_oldest(values[0])
+        elif kind == "branch":
+            live.append(session.clone())
+        else:
+            seconds, scope, request = values
+            start = RequestStart(request, START_NS + seconds * SECOND)
+            anew = Session(app_name="app", user_id="u", id="s", events=list(session.events))
+            assert observe_request_gap(session, scope, start, None) == observe_request_gap(anew, scope, start, None)
+
+
 STEP = st.sampled_from(["append", "append", "append", "summarise", "fail", "empty", "force"])
 
 

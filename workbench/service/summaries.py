@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from workbench.call import EMPTY_CONTEXT, CallContext
 from workbench.clock import Clock
@@ -30,6 +30,7 @@ from workbench.service.workers import SummaryWorkers, one_at_a_time
 from workbench.session.scope import in_scope
 from workbench.session.types import (
     SUMMARY_FILTER_KEY_ALL_CONTENTS,
+    Event,
     Session,
     Summary,
     SummaryBoundary,
@@ -504,13 +505,42 @@ def observe_request_gap(
         return unavailable
     if boundary is not None and boundary.cutoff_ns >= start.started_ns:
         return unavailable
-    for event in reversed(session.events):
-        if not event.time_ns or event.time_ns >= start.started_ns or (scope and not in_scope(event, scope)):
-            continue
-        if event.request_id == start.request_id:
-            return unavailable
-        return RequestGapObservation(available=True, elapsed_ns=start.started_ns - event.time_ns)
-    return unavailable
+    event = _last_before(session, scope, start)
+    if event is None or event.request_id == start.request_id:
+        return unavailable
+    return RequestGapObservation(available=True, elapsed_ns=start.started_ns - event.time_ns)
+
+
+class _LookedBack(NamedTuple):
+    """How far the events were looked through for one request and scope, and the last one before its start."""
+
+    start: RequestStart
+    end_position: int
+    newest: Event | None
+    position: int
+    event: Event | None
+
+
+def _last_before(session: Session, scope: str, start: RequestStart) -> Event | None:
+    """The last event of the scope that is older than the request; looks at what came since the last time only."""
+    key = (_LookedBack, scope)
+    first, end, events = session.first_position, session.end_position, session.events
+    known: _LookedBack | None = session.derived.get(key)
+    if known is not None and (
+        known.start != start
+        or not first < known.end_position <= end
+        or events[known.end_position - 1 - first] is not known.newest  # another history
+        or known.position < first  # dropped since
+    ):
+        known = None
+    stop, position, found = (first, end, None) if known is None else (known.end_position, known.position, known.event)
+    for later in range(end - 1, stop - 1, -1):
+        event = events[later - first]
+        if event.time_ns and event.time_ns < start.started_ns and (not scope or in_scope(event, scope)):
+            position, found = later, event
+            break
+    session.derived[key] = _LookedBack(start, end, events[-1] if events else None, position, found)
+    return found
 
 
 async def forks_from_parent(summarizer: Any, ctx: CallContext, session: Session) -> bool:
