@@ -19,11 +19,6 @@ _DEFINED = re.compile(r"\*\*((?:SUM|ASM)-[A-Z]+-\d+[a-z]?)\b|^\| ((?:SUM|ASM)-[A
 _SEQUENCE = re.compile(r"\b((?:SUM|ASM)-[A-Z]+)-(\d+)((?:(?:,| to| and) -\d+)+)")
 _STEP = re.compile(r"(,| to| and) -(\d+)")
 
-# What belongs to stores and servers that are not built yet; each with the reason.
-NOT_YET = {
-    "SUM-STO-10": "asynchronous persistence of database stores",
-}
-
 
 def defined_ids(folder: Path) -> list[str]:
     """Requirement ids in the order in which the two specifications define them."""
@@ -60,8 +55,6 @@ def main() -> int:
     for name in defined_ids(folder):
         if name in tests:
             line = ", ".join(tests[name])
-        elif name in NOT_YET:
-            line = f"not yet: {NOT_YET[name]}"
         else:
             line = "NO TEST"
             gaps.append(name)

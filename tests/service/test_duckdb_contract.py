@@ -23,7 +23,7 @@ QUICK_PER_GROUP = 3
 ROWS_OF = """
     SELECT count(*) FROM session_events WHERE session_no IN (
         SELECT session_no FROM session_states WHERE deleted_ns <> 0 AND session_id = ? AND user_id = ? AND app_name = ?)"""
-HELD_TO = [one for one in CHECKS if one.needs != ASYNC_PERSISTENCE]  # the store has no such option (SUM-STO-10)
+QUEUED = {"enable_async_persist": True, "async_persister_num": 2}
 
 
 def is_quick(check: Check) -> bool:
@@ -44,8 +44,9 @@ def silence() -> Iterator[None]:
 class Files:
     """Makes services over files in one folder, each over an empty one, or over the last one again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         self._folder = folder
+        self._options = options
         self._n_made = 0
 
     async def make(self, settings: Any, clock: Any, summarizer: Any = None, **options: Any) -> DuckDBSessionService:
@@ -59,7 +60,7 @@ class Files:
             clock=clock,
             summarizer=summarizer,
             **constructor_options(settings),
-            **options,
+            **self._options | options,
         )
 
     @staticmethod
@@ -74,14 +75,14 @@ class Files:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(reopen=self.reopen, deleted_rows=self.deleted_rows)
+        return Capabilities(reopen=self.reopen, deleted_rows=self.deleted_rows, async_persistence=QUEUED)
 
 
 @pytest.mark.parametrize(
-    "check", [pytest.param(one, marks=() if is_quick(one) else pytest.mark.slow, id=str(one)) for one in HELD_TO]
+    "check", [pytest.param(one, marks=() if is_quick(one) else pytest.mark.slow, id=str(one)) for one in CHECKS]
 )
 def test_the_service_over_a_duckdb_file(check: Check, tmp_path: Path) -> None:
-    """SUM-STO-03, -09, -12, -14: every backend passes the one suite."""
+    """SUM-STO-03, -09, -10, -12, -14: every backend passes the one suite."""
     files = Files(tmp_path)
     row = run_check(check, files.make, capabilities=files.capabilities)
     row.raise_if_failed()
@@ -89,7 +90,23 @@ def test_the_service_over_a_duckdb_file(check: Check, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(one, marks=() if one.group == ASYNC_PERSISTENCE else pytest.mark.slow, id=str(one))
+        for one in CHECKS
+    ],
+)
+def test_the_service_that_stores_events_in_the_background(check: Check, tmp_path: Path) -> None:
+    """SUM-STO-10, -12: nothing but a crash and a log tells the difference, for every call waits for what is queued."""
+    files = Files(tmp_path, **QUEUED)
+    row = run_check(check, files.make, capabilities=files.capabilities)
+    row.raise_if_failed()
+    assert row.outcome == "passed"
+    shutil.rmtree(tmp_path)
+
+
 def test_some_checks_of_every_group_are_quick() -> None:
-    quick = [one for one in HELD_TO if is_quick(one)]
-    assert {one.group for one in quick} == set(GROUPS) - {ASYNC_PERSISTENCE}
+    quick = [one for one in CHECKS if is_quick(one)]
+    assert {one.group for one in quick} == set(GROUPS)
     assert 50 <= len(quick) <= 75

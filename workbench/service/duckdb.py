@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from workbench.clock import Clock
@@ -11,6 +12,7 @@ from workbench.profiles import SEED, Profile
 from workbench.service.service import AppendEventHook, GetSessionHook, SessionService
 from workbench.service.settings import settings_given
 from workbench.service.summaries import SummaryObserver
+from workbench.store.duckdb.queued import PERSISTERS, QueuedDuckDBStore, check_persisters
 from workbench.store.duckdb.store import DuckDBStore, Durability
 from workbench.store.search import Embedder
 from workbench.summary.summarizer import SessionSummarizer
@@ -26,6 +28,10 @@ class DuckDBSessionService(SessionService):
         durability: `process`: an appended event survives a killed process; `disk`: a power cut too.
         soft_delete: Deleted sessions stay in the file as rows that nobody sees (SUM-STO-09).
         accept_loss: Open a damaged file with what is left of it; `service.store.losses` says what is missing.
+        enable_async_persist: `append_event` returns once the event is in the live session and queued; it is stored
+            in the background, before anything else that concerns its session. Closing stores what is queued, a
+            killed process loses it, and a write that fails is only logged (SUM-STO-10).
+        async_persister_num: Writers of queued events; each may have 100 waiting, then `append_event` waits for room.
     Raises:
         StoreLockedError: another process, or another service of this one, has the file.
         StoreCorruptError: not a store, or something acknowledged is missing; says what.
@@ -38,6 +44,8 @@ class DuckDBSessionService(SessionService):
         durability: Durability = "process",
         soft_delete: bool = True,
         accept_loss: bool = False,
+        enable_async_persist: bool = False,
+        async_persister_num: int = PERSISTERS,
         summarizer: SessionSummarizer | None = None,
         async_summary_num: int | None = None,
         summary_queue_size: int | None = None,
@@ -68,8 +76,10 @@ class DuckDBSessionService(SessionService):
             user_state_ttl_s=user_state_ttl,
             cleanup_interval_s=cleanup_interval,
         )
+        check_persisters(async_persister_num)
+        kind = partial(QueuedDuckDBStore, n_persisters=async_persister_num) if enable_async_persist else DuckDBStore
         super().__init__(
-            DuckDBStore(
+            kind(
                 path,
                 event_limit=settings.event_limit,
                 durability=durability,

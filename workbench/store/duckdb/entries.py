@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.session.types import Event, Session, State, UserKey
 from workbench.store.duckdb.codec import (
     JsonText,
+    check_moment,
     column_text,
     event_of,
+    event_text,
     json_ascii,
     json_text,
     state_column,
@@ -140,6 +142,32 @@ def state_row(rows: Sequence[Row]) -> StateRow:
 
 def user_of(payload: dict[str, Any]) -> UserKey:
     return UserKey(payload["a"], payload["u"])
+
+
+class Append(NamedTuple):
+    """What an append brings, already as text: nothing that its sender changes later gets in."""
+
+    event: Event | None
+    text: JsonText | None
+    delta: State
+    updated_ns: int
+    expires_ns: int
+    payload: str
+    """What the journal gets, without the session's number and its opening brace."""
+
+    @classmethod
+    def of(cls, event: Event | None, delta: State, *, updated_ns: int, expires_ns: int) -> Append:
+        """Raises StoreError where something can't be stored exactly."""
+        check_moment(updated_ns)
+        check_moment(expires_ns)
+        payload = f'"u":{updated_ns},"x":{expires_ns}'
+        if delta:
+            payload += f',"d":{json_ascii(state_json(delta))}'
+        text = None
+        if event is not None:
+            text = event_text(event)
+            payload += f',"e":{text.journal}'
+        return cls(event, text, delta, updated_ns, expires_ns, payload + "}")
 
 
 def create_payload(number: int, session: Session, texts: Sequence[JsonText], expires_ns: int, replaced: int) -> str:

@@ -282,12 +282,7 @@ class LiveStore:
 
     async def _live(self, key: SessionKey, now_ns: int) -> Entry:
         self._check_open()
-        entry = await self._find(key)
-        if entry is None or not entry.is_live(now_ns):
-            raise SessionNotFoundError(
-                f"session {key.session_id!r} doesn't exist", hint="create it first, or it has expired"
-            )
-        return entry
+        return checked(await self._find(key), key, now_ns)
 
     def _read_sessions(self, query: Callable[..., list[Row]], *args: Any) -> list[Entry]:
         """Sessions with their summaries, without events."""
@@ -681,6 +676,19 @@ class LiveStore:
 
     def _clear_state(self, row: StateRow, sequence: int) -> None:
         row.values, row.expires_ns, row.sequence = {}, 0, sequence
+
+
+def checked(entry: Entry | None, key: SessionKey, now_ns: int) -> Entry:
+    """The session that was found.
+
+    Raises:
+        SessionNotFoundError: it wasn't, or it has expired.
+    """
+    if entry is None or not entry.is_live(now_ns):
+        raise SessionNotFoundError(
+            f"session {key.session_id!r} doesn't exist", hint="create it first, or it has expired"
+        )
+    return entry
 
 
 async def _end_of(future: Future[None]) -> None:

@@ -26,7 +26,7 @@ from workbench.store.duckdb.codec import (
     state_json,
     summary_json,
 )
-from workbench.store.duckdb.entries import Entry, create_payload
+from workbench.store.duckdb.entries import Append, Entry, create_payload
 from workbench.store.duckdb.live import LiveStore
 
 Durability = Literal["process", "disk"]
@@ -147,18 +147,12 @@ class DuckDBStore(LiveStore):
     ) -> None:
         await self._room()
         entry = await self._live(key, now_ns)
-        check_moment(updated_ns)
-        check_moment(expires_ns)
-        payload = f'{{"n":{entry.number},"u":{updated_ns},"x":{expires_ns}'
-        if state_delta:
-            payload += f',"d":{json_ascii(state_json(state_delta))}'
-        text = None
-        if event is not None:
-            text = event_text(event)
-            payload += f',"e":{text.journal}'
-        sequence = self._journal.append("event", payload + "}")
-        self._do_append(entry, sequence, event, text, state_delta, updated_ns)
-        entry.expires_ns = expires_ns
+        self._append(entry, Append.of(event, state_delta, updated_ns=updated_ns, expires_ns=expires_ns))
+
+    def _append(self, entry: Entry, change: Append) -> None:
+        sequence = self._journal.append("event", f'{{"n":{entry.number},{change.payload}')
+        self._do_append(entry, sequence, change.event, change.text, change.delta, change.updated_ns)
+        entry.expires_ns = change.expires_ns
         self._changed()
 
     async def list_events(self, key: SessionKey, *, now_ns: int) -> list[Event]:
@@ -171,7 +165,9 @@ class DuckDBStore(LiveStore):
     async def update_session_state(
         self, key: SessionKey, delta: State, *, updated_ns: int, expires_ns: int, now_ns: int
     ) -> None:
-        await self.append(key, None, state_delta=delta, updated_ns=updated_ns, expires_ns=expires_ns, now_ns=now_ns)
+        await self._room()
+        entry = await self._live(key, now_ns)
+        self._append(entry, Append.of(None, delta, updated_ns=updated_ns, expires_ns=expires_ns))
 
     # --- the protocol: summaries ---------------------------------------------------------------------
 
