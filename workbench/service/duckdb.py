@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -12,6 +13,7 @@ from workbench.profiles import SEED, Profile
 from workbench.service.service import AppendEventHook, GetSessionHook, SessionService
 from workbench.service.settings import settings_given
 from workbench.service.summaries import SummaryObserver
+from workbench.session.types import Event, Session
 from workbench.store.duckdb.queued import PERSISTERS, QueuedDuckDBStore, check_persisters
 from workbench.store.duckdb.store import DuckDBStore, Durability
 from workbench.store.search import Embedder
@@ -96,3 +98,11 @@ class DuckDBSessionService(SessionService):
             observer=observer,
             embedder=embedder,
         )
+        self._waits_for_disk = durability == "disk" and not enable_async_persist
+
+    async def _append(self, session: Session, event: Event) -> None:
+        if self._waits_for_disk:
+            # Written is written: who is cancelled while the disk confirms it must not part the live session from that.
+            await asyncio.shield(super()._append(session, event))
+        else:
+            await super()._append(session, event)

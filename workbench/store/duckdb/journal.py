@@ -195,16 +195,11 @@ def damaged_before(contents: Contents, mark: Mark) -> int:
 
 
 class Journal:
-    """An open journal. `append` and `cut` may run in different threads.
+    """An open journal. `append`, `sync` and `cut` may run in different threads; `append` never waits for the disk."""
 
-    Args:
-        is_synced: Wait for the disk after each line (`durability="disk"`), so that it survives a power cut.
-    """
-
-    def __init__(self, path: Path, head: Head, end: Mark, n_bytes: int, *, is_synced: bool) -> None:
+    def __init__(self, path: Path, head: Head, end: Mark, n_bytes: int) -> None:
         self.path = path
         self.store_id = head.store_id
-        self._is_synced = is_synced
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._sequence, self._hash = end.sequence, end.hash.encode()
         self._size = n_bytes
@@ -212,7 +207,13 @@ class Journal:
         """Offsets of marks minus places in the file."""
         self._has_rest = os.fstat(self._fd).st_size > n_bytes
         self._lock = Lock()
-        self._write = os.pwrite  # a test lets the n-th write fail
+        """Held while the file's end moves."""
+        self._sync_lock = Lock()
+        """Held while the disk is waited for: nothing is confirmed while another file takes this one's place."""
+        self._sync_error: OSError | None = None
+        self._has_moved = False
+        self._write = os.pwrite  # tests let the n-th write fail, or the disk
+        self._fsync = os.fsync
 
     @staticmethod
     def create(path: Path, store_id: str, mark: Mark) -> Head:
@@ -236,11 +237,13 @@ class Journal:
         return self._size
 
     def append(self, kind: str, payload: str) -> int:
-        """Write one change; once this returns it survives the process. Its number.
+        """Write one change; once this returns it survives the process, after `sync` a power cut too. Its number.
 
         Raises:
             StoreFullError: it could not be written whole; nothing of it stays.
         """
+        if self._sync_error is not None:
+            raise self._unconfirmed(self._sync_error)
         body = f"{self._sequence + 1}\t{kind}\t{payload}".encode()
         digest = _hash(self._hash, body)
         line = b"%b\t%b\n" % (body, digest)
@@ -250,8 +253,6 @@ class Journal:
                     os.ftruncate(self._fd, self._size)
                     self._has_rest = False
                 n_written = self._write_at_end(line)
-                if self._is_synced:
-                    os.fsync(self._fd)
             except OSError as error:
                 self._take_back()
                 raise StoreFullError(
@@ -279,6 +280,35 @@ class Journal:
         except OSError:
             pass
 
+    def sync(self) -> None:
+        """Wait until the disk has every line that was written before this call.
+
+        Raises:
+            StoreFullError: it refused. Then nobody knows what it has: it may say yes the next time without having it,
+                so no more is written here, and opening the store again tells what there is.
+        """
+        with self._sync_lock:
+            if self._sync_error is None:
+                try:
+                    self._settle_name()
+                    self._fsync(self._fd)
+                except OSError as error:
+                    self._sync_error = error
+            if self._sync_error is not None:
+                raise self._unconfirmed(self._sync_error)
+
+    def _settle_name(self) -> None:
+        """Make it last that a file has taken the place of another."""
+        if self._has_moved:
+            _sync_folder(self.path.parent)
+            self._has_moved = False
+
+    def _unconfirmed(self, error: OSError) -> StoreFullError:
+        return StoreFullError(
+            f"{self.path}: the disk didn't confirm the last changes: {error.strerror}",
+            hint="close the store and open it again; changes that weren't confirmed may be there or not",
+        )
+
     def cut(self, mark: Mark) -> None:
         """Begin anew after `mark`, keeping what came later; only once a checkpoint holds everything before it.
 
@@ -290,24 +320,25 @@ class Journal:
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             _write_all(fd, head_line)
-            start = mark.offset - self._cut_bytes
-            copied_to = self._copy(fd, start, self._size)
-            os.fsync(fd)
-            with self._lock:
-                self._copy(fd, copied_to, self._size)
-                if self._is_synced:
-                    os.fsync(fd)
-                temporary.replace(self.path)
-                old, self._fd = self._fd, fd
-                self._size += len(head_line) - start
-                self._cut_bytes += start - len(head_line)
-                self._has_rest = False
+            with self._sync_lock:
+                start = mark.offset - self._cut_bytes
+                copied_to = self._copy(fd, start, self._size)
+                os.fsync(fd)
+                with self._lock:
+                    self._copy(fd, copied_to, self._size)  # nothing of this is confirmed yet
+                    temporary.replace(self.path)
+                    old, self._fd = self._fd, fd
+                    self._size += len(head_line) - start
+                    self._cut_bytes += start - len(head_line)
+                    self._has_rest = False
+                    self._has_moved = True
+                os.close(old)
+                self._settle_name()
         except OSError:
-            os.close(fd)
-            temporary.unlink(missing_ok=True)
+            if self._fd != fd:
+                os.close(fd)
+                temporary.unlink(missing_ok=True)
             raise
-        os.close(old)
-        _sync_folder(self.path.parent)
 
     def _copy(self, fd: int, start: int, end: int) -> int:
         while start < end:

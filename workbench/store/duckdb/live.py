@@ -100,6 +100,7 @@ class LiveStore:
         self.path = path
         self._folder = folder
         """Goes with the store."""
+        self._is_synced = is_synced
         self._soft_delete = soft_delete
         self._clock = clock
         self._pid = os.getpid()
@@ -125,17 +126,19 @@ class LiveStore:
         """Up to here events are in the database for certain; what a repeated batch brings again is left out."""
         self._writer = ThreadPoolExecutor(1, "store-writer")
         self._reader = ThreadPoolExecutor(1, "store-reader")
+        self._syncer = ThreadPoolExecutor(1, "store-syncer")
+        self._sync: Future[None] | None = None
         self._lock = FileLock(self.path)
         try:
-            self._open(is_synced=is_synced, accept_loss=accept_loss)
+            self._open(accept_loss=accept_loss)
         except BaseException:
             self._lock.release()
             raise
 
     # --- opening and closing -------------------------------------------------------------------------
 
-    def _open(self, *, is_synced: bool, accept_loss: bool) -> None:
-        opened = open_store(self.path, now_ns=self._clock.now_ns(), is_synced=is_synced, accept_loss=accept_loss)
+    def _open(self, *, accept_loss: bool) -> None:
+        opened = open_store(self.path, now_ns=self._clock.now_ns(), accept_loss=accept_loss)
         self._database, self._journal, self.losses = opened.database, opened.journal, opened.losses
         try:
             mark = self._database.progress()
@@ -234,6 +237,7 @@ class LiveStore:
     def _release(self, then: Callable[[], None] | None = None) -> None:
         self._writer.shutdown()
         self._reader.shutdown()
+        self._syncer.shutdown()
         self._database.close()
         self._journal.close()
         try:
@@ -400,6 +404,20 @@ class LiveStore:
             await self._one_batch()
             self._check_open()
 
+    async def _confirmed(self) -> None:
+        """After a change: wait for the disk, if that is promised; all who come before it begins share one wait.
+
+        Raises:
+            StoreFullError: it refused; the store has to be opened again.
+        """
+        if not self._is_synced:
+            return
+        sync = self._sync
+        if sync is None or sync.running() or sync.done():  # else it begins later than the change was written
+            sync = self._sync = self._syncer.submit(self._journal.sync)
+        await _end_of(sync)
+        sync.result()
+
     def _changed(self) -> None:
         """After a change: send a batch when there is enough for one."""
         waiting = self._waiting
@@ -448,6 +466,8 @@ class LiveStore:
                 for row in waiting.events
                 if row.entry.number not in removed and row.sequence > self._stored_sequence
             ]
+            if self._is_synced:
+                self._journal.sync()  # the file must not be ahead of its journal after a power cut
             try:
                 self._database.apply(batch)
             except BaseException:

@@ -54,7 +54,7 @@ class _Plan(NamedTuple):
     losses: tuple[str, ...] = ()
 
 
-def open_store(path: Path, *, now_ns: int, is_synced: bool, accept_loss: bool) -> Opened:
+def open_store(path: Path, *, now_ns: int, accept_loss: bool) -> Opened:
     """Open or create a store file with its journal; the caller holds the lock.
 
     Raises:
@@ -77,7 +77,7 @@ def open_store(path: Path, *, now_ns: int, is_synced: bool, accept_loss: bool) -
                 raise
             logger.warning("%s; going on without it", error)
             plan = _Plan((), None, (str(error),))
-        journal = _journal(database, log, mark, plan, now_ns=now_ns, is_synced=is_synced)
+        journal = _journal(database, log, mark, plan, now_ns=now_ns)
         return Opened(database, journal, plan.lines, plan.losses)
     except BaseException:
         database.close()
@@ -145,16 +145,16 @@ def _plan(database: Database, log: Path, mark: Mark, *, accept_loss: bool) -> _P
     return _Plan(lines, None, (str(error),))
 
 
-def _journal(database: Database, log: Path, mark: Mark, plan: _Plan, *, now_ns: int, is_synced: bool) -> Journal:
+def _journal(database: Database, log: Path, mark: Mark, plan: _Plan, *, now_ns: int) -> Journal:
     end = Mark(plan.lines[-1].sequence, plan.lines[-1].hash) if plan.lines else mark
     if plan.contents is not None:
-        return Journal(log, plan.contents.head, end, plan.contents.n_bytes, is_synced=is_synced)
+        return Journal(log, plan.contents.head, end, plan.contents.n_bytes)
     if log.exists():
         log.replace(log.with_name(f"{log.name}.broken-{now_ns}"))
     # What is to be replayed stands in the old journal only; until it is applied, losing the process would lose it
     # a second time, but it is set aside, not gone.
     head = Journal.create(log, database.store_id(), end)
-    return Journal(log, Head(head.store_id, end), end, log.stat().st_size, is_synced=is_synced)
+    return Journal(log, Head(head.store_id, end), end, log.stat().st_size)
 
 
 def row_key(row: Row) -> str:

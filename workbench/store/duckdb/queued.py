@@ -128,11 +128,14 @@ class QueuedDuckDBStore(DuckDBStore):
     async def _write(self, line: _Line) -> None:
         """Store what waits, until nothing does."""
         while line.waiting:
-            one = line.waiting.popleft()
+            one = line.waiting[0]
             if isinstance(one, asyncio.Future):
+                await self._confirmed_or_logged()
+                line.waiting.popleft()
                 if not one.done():
                     one.set_result(None)
                 continue
+            line.waiting.popleft()
             line.room.release()
             try:
                 await self._room()
@@ -145,6 +148,14 @@ class QueuedDuckDBStore(DuckDBStore):
                 else:
                     line.waiting.appendleft(one)
                 raise
+            if not line.waiting:
+                await self._confirmed_or_logged()  # one wait of the disk for all that were written
+
+    async def _confirmed_or_logged(self) -> None:
+        try:
+            await self._confirmed()
+        except StoreError as error:
+            logger.warning("%s: events may be lost if the power fails: %s", self.path, error)
 
     def _log_lost(self, key: SessionKey, error: BaseException) -> None:
         name = f"{key.app_name}/{key.user_id}/{key.session_id}"

@@ -93,6 +93,7 @@ class DuckDBStore(LiveStore):
         entry = self._do_create(sequence, number, copy, expires_ns)
         self._queue_events(entry, texts)
         self._changed()
+        await self._confirmed()
 
     async def load(self, key: SessionKey, *, now_ns: int, newest_events: int = 0) -> Session | None:
         self._check_open()
@@ -141,6 +142,7 @@ class DuckDBStore(LiveStore):
         sequence = self._journal.append("delete", json_ascii({"n": entry.number, "t": deleted_ns}))
         self._do_delete(entry, sequence, deleted_ns)
         self._changed()
+        await self._confirmed()
 
     async def append(
         self, key: SessionKey, event: Event | None, *, state_delta: State, updated_ns: int, expires_ns: int, now_ns: int
@@ -148,6 +150,7 @@ class DuckDBStore(LiveStore):
         await self._room()
         entry = await self._live(key, now_ns)
         self._append(entry, Append.of(event, state_delta, updated_ns=updated_ns, expires_ns=expires_ns))
+        await self._confirmed()
 
     def _append(self, entry: Entry, change: Append) -> None:
         sequence = self._journal.append("event", f'{{"n":{entry.number},{change.payload}')
@@ -168,6 +171,7 @@ class DuckDBStore(LiveStore):
         await self._room()
         entry = await self._live(key, now_ns)
         self._append(entry, Append.of(None, delta, updated_ns=updated_ns, expires_ns=expires_ns))
+        await self._confirmed()
 
     # --- the protocol: summaries ---------------------------------------------------------------------
 
@@ -190,6 +194,7 @@ class DuckDBStore(LiveStore):
         sequence = self._journal.append("summary", payload)
         self._do_summary(entry, sequence, filter_key, summary)
         self._changed()
+        await self._confirmed()
         return True
 
     async def _positions(self, entry: Entry, *summaries: Summary) -> dict[str, int]:
@@ -226,6 +231,7 @@ class DuckDBStore(LiveStore):
         self._do_state(row, self._journal.append("app", payload), delta, expires_ns, now_ns)
         self._waiting.apps.add(app_name)
         self._changed()
+        await self._confirmed()
 
     async def delete_app_state(self, app_name: str, state_key: str) -> None:
         await self._room()
@@ -235,6 +241,7 @@ class DuckDBStore(LiveStore):
             del row.values[state_key]
             self._waiting.apps.add(app_name)
             self._changed()
+            await self._confirmed()
 
     async def user_state(self, user: UserKey, *, now_ns: int) -> State:
         return (await self._user_row(user)).visible(now_ns)
@@ -249,6 +256,7 @@ class DuckDBStore(LiveStore):
         self._do_state(row, self._journal.append("user", payload), delta, expires_ns, now_ns)
         self._waiting.users.add(user)
         self._changed()
+        await self._confirmed()
 
     async def delete_user_state(self, user: UserKey, state_key: str) -> None:
         await self._room()
@@ -259,6 +267,7 @@ class DuckDBStore(LiveStore):
             del row.values[state_key]
             self._waiting.users.add(user)
             self._changed()
+            await self._confirmed()
 
     # --- the protocol: expiry ------------------------------------------------------------------------
 
@@ -292,4 +301,5 @@ class DuckDBStore(LiveStore):
             self._waiting.apps.update(over_apps)
             self._waiting.users.update(over_users)
             self._changed()
+            await self._confirmed()
         return len(over)
