@@ -206,6 +206,60 @@ def test_every_notebook_starts_with_prose_and_names_no_version():
         assert "version" not in content["metadata"]["language_info"], f"{name}: run `make notebooks`"
 
 
+REACHES_OUT = {"ftplib", "http", "httpx", "httpx2", "pty", "requests", "smtplib", "socket", "subprocess", "urllib"}
+RUNS_TEXT = {"eval", "exec", "system", "popen", "Popen", "get_ipython", "__import__"}
+
+
+def faults_of_cell(source: str) -> list[str]:
+    """What a cell does that a notebook has no business doing: a shell, the network, running text as code."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # `!ls`, `%%bash`, `files = !ls`
+        return ["no plain Python"]
+    found = []
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [(node.module or "").split(".")[0]]
+        found += [f"imports {name}" for name in names if name in REACHES_OUT]
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            found += [f"calls {called}"] if called in RUNS_TEXT else []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "n_faults"),
+    [
+        ("!ls", 1),
+        ("%%bash\nls", 1),
+        ("files = !ls", 1),
+        ("import urllib.request", 1),
+        ("from subprocess import run", 1),
+        ("import os\nos.system('ls')", 1),
+        ("eval(text)", 1),
+        ("import workbench as wb\nruns = wb.replay(recordings, config)\nruns", 0),
+    ],
+)
+def test_a_cell_that_reaches_out_is_recognised(source, n_faults):
+    """SEC-14."""
+    assert len(faults_of_cell(source)) == n_faults
+
+
+def test_no_notebook_reaches_out_or_asks_to_be_trusted():
+    """SEC-14: no shell, no network and no text run as code in cells; no trust marks, nothing that isn't reproducible."""
+    for name, content in notebooks():
+        assert "signature" not in content["metadata"], name
+        for cell in content["cells"]:
+            assert "trusted" not in cell["metadata"], name
+            if cell["cell_type"] == "code":
+                assert faults_of_cell("".join(cell["source"])) == [], name
+                views = [data for one in cell["outputs"] for data in one.get("data", {}) if "widget" in data]
+                assert views == [], f"{name}: run `make notebooks`"
+
+
 def test_every_module_says_what_it_is():
     found = [
         str(path.relative_to(ROOT))

@@ -175,7 +175,9 @@ def _about_firing(
     summaries: Sequence[Mapping[str, Any]],
     gates: Sequence[_Gate],
 ) -> Iterator[Finding]:
-    """Never, or every so many calls."""
+    """Never, or every so many calls; of no calls at all nothing can be said."""
+    if not calls:
+        return
     fired = [row for row in checks if row["fired"] and row["path"] != "copy"]
     if not fired:
         yield _never_fires(checks, calls, gates)
