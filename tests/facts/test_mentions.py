@@ -95,17 +95,39 @@ def test_the_longest_run_shared_with_earlier_text_is_found():
     assert earlier.longest_common_run("图书馆") == ""
 
 
+def test_a_piece_of_two_different_names_is_no_fact():
+    """WB-RET-01a: four characters that go on differently in both places."""
+    earlier = EarlierText()
+    earlier.add("北京通州北苑地铁站店")
+    assert earlier.longest_common_run("北京通州果园店") == ""
+    assert earlier.longest_common_run("通州北苑店") == ""
+    assert earlier.longest_common_run("北京通州") == "北京通州"
+    assert earlier.longest_common_run("北京通州北苑") == "北京通州北苑"
+    earlier.add("清水河畔")
+    assert earlier.longest_common_run("清水河畔餐厅") == "清水河畔"
+
+
 ALPHABET = st.text(alphabet="甲乙丙丁", max_size=30)
 
 
 @given(st.lists(ALPHABET, max_size=3), ALPHABET)
 def test_the_longest_common_run_is_the_longest(texts, run):
-    """WB-RET-01a."""
+    """WB-RET-01a: of exactly four characters only those at an end of one of the two, on either side."""
     earlier = EarlierText()
     for text in texts:
         earlier.add(text)
-    parts = {run[i:j] for i in range(len(run)) for j in range(i + 4, len(run) + 1)}
-    longest = max((len(part) for part in parts if any(part in text for text in texts)), default=0)
+
+    def counts(i: int, j: int) -> bool:
+        part = run[i:j]
+        places = [(text, at) for text in texts for at in range(len(text)) if text.startswith(part, at)]
+        if j - i > 4:
+            return bool(places)
+        return any((i == 0 or at == 0) and (j == len(run) or at + 4 == len(text)) for text, at in places)
+
+    longest = max(
+        (j - i for i in range(len(run)) for j in range(i + 4, len(run) + 1) if counts(i, j)),
+        default=0,
+    )
     shared = earlier.longest_common_run(run)
     assert len(shared) == longest
     assert not shared or any(shared in text for text in texts)

@@ -219,6 +219,8 @@ _TOKEN = re.compile(
 _ESCAPE = re.compile("[nrtbf]|u[0-9a-fA-F]{4}")
 _CAMEL = re.compile("[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 _ORDINAL_OR_SPAN = re.compile(r"\d+(?:st|nd|rd|th|s|x|px|em|am|pm)|\d{1,3}-[a-z]+(?:-[a-z]+)?|[a-z]+-\d", re.IGNORECASE)
+_CHARACTER_RANGES = re.compile(r"(?:[a-z]-[a-z]|[A-Z]-[A-Z]|\d-\d|_)+")
+"""Insides of a character class of a pattern, `A-Za-z0-9`: syntax, no name of anything."""
 _DIGITS_IN_GROUPS = re.compile(r"\d+(?:-\d+){2,}|\d+(?:\.\d+){2,}")
 
 
@@ -242,7 +244,7 @@ def _identifier_kind(token: str) -> str:
     if not has_letter:
         return IDENTIFIER if _DIGITS_IN_GROUPS.fullmatch(token) else ""
     if has_digit:
-        return "" if _ORDINAL_OR_SPAN.fullmatch(token) else IDENTIFIER
+        return "" if _ORDINAL_OR_SPAN.fullmatch(token) or _CHARACTER_RANGES.fullmatch(token) else IDENTIFIER
     is_snake = "_" in token.strip("_") or token.startswith("__")
     is_dotted = "." in token and sum(len(part) > 1 for part in token.split(".")) > 1
     if not (is_snake or is_dotted or ("-" not in token and _CAMEL.search(token))):

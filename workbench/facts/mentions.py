@@ -141,6 +141,8 @@ class EarlierText:
 
     def __init__(self) -> None:
         self._places: dict[str, list[int]] = {}
+        self._ends: set[int] = {0}
+        """Places at which a run begins or is over."""
         self._n_chars = 0
 
     def add(self, text: str) -> None:
@@ -150,19 +152,30 @@ class EarlierText:
                 places = self._places.setdefault(run[i : i + MIN_CJK_CHARS], [])
                 if len(places) < self._MAX_PLACES:
                     places.append(self._n_chars + i)
+            self._ends |= {self._n_chars + len(run), self._n_chars + len(run) + 1}
             self._n_chars += len(run) + 1
 
     def longest_common_run(self, run: str) -> str:
-        """The longest part of `run`, 4 or longer, that was said before; the first of several, else empty."""
+        """The longest part of `run`, 4 or longer, that was said before; the first of several, else empty.
+
+        Four characters that go on in both places are a piece of two different names: they count only where one of
+        the two ends with them.
+        """
         best_start = best_length = 0
         lengths: dict[int, int] = {}
         for i in range(len(run) - MIN_CJK_CHARS + 1):
-            places = self._places.get(run[i : i + MIN_CJK_CHARS], ())
+            end = i + MIN_CJK_CHARS
+            places = self._places.get(run[i:end], ())
             lengths = {place: lengths.get(place - 1, MIN_CJK_CHARS - 1) + 1 for place in places}
-            longest = max(lengths.values(), default=0)
-            if longest > best_length:
-                best_start, best_length = i + MIN_CJK_CHARS - longest, longest
+            for place, length in lengths.items():
+                if length > best_length and (length > MIN_CJK_CHARS or self._is_whole(run, i, place)):
+                    best_start, best_length = end - length, length
         return run[best_start : best_start + best_length]
+
+    def _is_whole(self, run: str, i: int, place: int) -> bool:
+        """On either side one of the two is at its end: the run, from `i`, or what was said, from `place`."""
+        end = i + MIN_CJK_CHARS
+        return (i == 0 or place in self._ends) and (end == len(run) or place + MIN_CJK_CHARS in self._ends)
 
 
 class TermCounts:

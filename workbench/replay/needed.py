@@ -29,7 +29,7 @@ from workbench.facts import (
     argument_values,
     is_repetition,
 )
-from workbench.facts.scripts import MIN_CJK_CHARS
+from workbench.facts.scripts import MIN_CJK_CHARS, normalised
 from workbench.model.types import ASSISTANT, SYSTEM, TOOL, USER, Message
 from workbench.recordings.types import Conversation, is_answer, is_human, is_system, is_tool_round
 from workbench.replay.cache import tools_text
@@ -283,7 +283,7 @@ def _needed(
         at = bisect_left(place.rounds, oldest_recent)
         if at < len(place.rounds) and place.rounds[at] < use.round:
             continue
-        if _may_be_needed(one, place.first.role):
+        if _may_be_needed(one, place.first):
             told.add((use.call, one.key))
             yield use, index, place.first
 
@@ -292,9 +292,10 @@ def _oldest_recent(number: int) -> int:
     return number - RECENT_ROUNDS + 1
 
 
-def _may_be_needed(one: Candidate, introduced_by: str) -> bool:
+def _may_be_needed(one: Candidate, introduced_in: _Text) -> bool:
+    """A name is one where it comes from, too: "Return Flight" in a heading isn't, behind "my return flight"."""
     if one.kind == NAME:
-        return introduced_by != ASSISTANT
+        return introduced_in.role != ASSISTANT and one.value in normalised(introduced_in.text)[0]
     if one.kind in (AMOUNT, TIME) and sum(map(str.isdigit, one.value)) < _MIN_DIGITS:
-        return introduced_by == USER
+        return introduced_in.role == USER
     return True
