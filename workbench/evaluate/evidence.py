@@ -39,6 +39,11 @@ REPLAY_ONLY = ("summaries", "billing", "cache", "prices")
 WATCHED = ("firings_per_100_requests", "cached_share", "overflow_per_100_requests")
 """What to watch in production (WB-EXP-03)."""
 _NEVER = ("never-fires", "never-passes", "gates-contradict", "never-looked-at")
+_CERTAINTY = {
+    True: "sure",
+    False: "not sure: the interval of the net tokens holds 0",
+    None: "too few conversations for an interval",
+}
 _MAX_COMPARED = 12
 
 
@@ -289,7 +294,7 @@ def _recall(run: RunLike) -> KeyFigure:
         recall = retention(run).recall()
     except NotEnoughDataError:
         return KeyFigure(name, doc, None, None, None, is_share=True)
-    return KeyFigure(name, doc, *map(_rounded, (recall.share, recall.low, recall.high)), is_share=True)
+    return KeyFigure(name, doc, _rounded(recall.share), _rounded(recall.low), _rounded(recall.high), is_share=True)
 
 
 # --- comparison ---------------------------------------------------------------------------------------------
@@ -322,7 +327,8 @@ def _changes(
         relative = None if one.relative is None else _rounded(one.relative)
         is_share = one.measure in {measure.name for measure in MEASURES if measure.is_share}
         changes.append(Change(one.measure, one.doc, _rounded(one.difference), relative, low, high, is_share))
-    return reference.name, found.verdicts[0].verdict, tuple(changes)
+    verdict = found.verdicts[0]
+    return reference.name, f"{verdict.verdict} ({_CERTAINTY[verdict.is_certain]})", tuple(changes)
 
 
 def _compared(run: RunLike, reference: RunLike | None, runs: Mapping[str, RunLike]) -> tuple[ComparedRun, ...]:

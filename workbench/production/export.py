@@ -132,7 +132,7 @@ def _text(form: Form, config: RunConfig, stamp: Stamp, backend: str) -> str:
 
 def _paths(forms: Sequence[Form], target: Path, name: str) -> dict[Form, Path]:
     if target.suffix.lower() in _FORM_OF:
-        return {form: target for form in forms}
+        return dict.fromkeys(forms, target)
     stem = file_stem(name)
     # Go reads meaning into what stands behind an underscore: `_test`, `_linux`.
     return {form: target / f"{stem.replace('_', '-') if form == 'go' else stem}{_ENDINGS[form]}" for form in forms}

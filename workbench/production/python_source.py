@@ -152,7 +152,10 @@ class _Module:
             )
         if self._config.summarizer is not None and summaries.model:
             arguments = [_literal(summaries.model)]
-            given = {"base_url": summaries.base_url or None, "api_key_env": summaries.api_key_env or None}
+            given: dict[str, Any] = {
+                "base_url": summaries.base_url or None,
+                "api_key_env": summaries.api_key_env or None,
+            }
             given |= {"timeout_s": summaries.timeout_s, "context_window": summaries.context_window, "stream": False}
             arguments += _arguments({name: value for name, value in given.items() if value is not None})
             doc = "The model that writes summaries; its key is taken from the environment."

@@ -147,7 +147,7 @@ def change_words(change: Change) -> str:
 
     def words(number: float) -> str:
         if is_relative:
-            return f"{number:+.1%}"
+            return f"{100 * number:+.1f} %"
         sign = "+" if number > 0 else ""
         return f"{100 * number:+.1f} points" if change.is_share else sign + _number(number, is_share=False)
 
@@ -160,7 +160,7 @@ def change_words(change: Change) -> str:
 
 def _number(value: float, *, is_share: bool) -> str:
     if is_share:
-        return f"{value:.1%}"
+        return f"{100 * value:.1f} %"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

@@ -1,0 +1,264 @@
+"""An exported file, running: the same requests as the replay, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from tests.production.traffic import Traffic, TrafficClock, as_bytes
+from tests.replay.conftest import config, summarising
+from workbench.config import RunConfig
+from workbench.errors import ConfigError, RecordingError
+from workbench.model.extractive import ExtractiveModel
+from workbench.production.load import ProductionService
+from workbench.recordings.types import Conversation
+from workbench.tokens import SimpleTokenCounter
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+CONFIGS: dict[str, RunConfig] = {
+    "system": summarising("system", token=900),
+    "user, by scripts": summarising(
+        "user, by scripts",
+        mode="user",
+        token=500,
+        counter={"kind": "scripts", "scripts": {"han": 1.2, "kana": 1.1}, "runes_per_token": 3.5},
+        summarizer={"max_summary_words": 30, "skip_recent": 2},
+    ),
+    "compaction": summarising(
+        "compaction",
+        token=3_500,
+        compaction={
+            "enabled": True,
+            "tool_result_max_tokens": 60,
+            "oversized_tool_result_max_tokens": 150,
+            "keep_recent_requests": 0,
+            "skip_recent": 3,
+        },
+        agent={"enable_on_demand_session": True, "sync_summary_intra_run": True},
+    ),
+    "tailoring": summarising(
+        "tailoring",
+        mode="user",
+        trigger={"context": {"ratio": 0.2, "min_tokens": 100}},
+        model={"name": "gpt-4o", "context_window": 6_000},
+        tailoring={"enabled": True, "max_input_tokens": 1_500, "strategy": "head_out"},
+    ),
+    "fork": summarising(
+        "fork",
+        summarizer={"cache_safe_forking": True, "max_summary_words": 50},
+        trigger={"any": [{"event": 12}, {"all": [{"token": 300}, {"time": "10m"}]}]},
+        compaction={"enabled": True, "threshold_ratio": 0.3},
+        model={"context_window": 5_000},
+        agent={"sync_summary_intra_run": True},
+    ),
+    "release of August": summarising("release of August", token=700, profile="TRPC_AGENT_GO_2026_08"),
+    "placeholders": config(
+        name="placeholders", compaction={"enabled": True, "tool_result_max_tokens": 60, "keep_recent_requests": 0}
+    ),
+    "limit": config(name="limit", agent={"max_history_runs": 2, "reasoning_content_mode": "discard_all"}),
+}
+
+
+@pytest.fixture(scope="module")
+def conversation() -> Conversation:
+    found = {one.id: one for one in wb.load_recordings(ROOT / "datasets" / "zh-service")}
+    return found["zh-service-04"]
+
+
+async def sent_by(production: ProductionService, traffic: Traffic) -> list[bytes]:
+    """What the main model receives when the conversation happens in production."""
+    recorded = traffic.conversation
+    async with production:
+        agent = production.agent(
+            model=traffic,
+            name=recorded.calls[0].event.author,
+            instruction=recorded.instruction,
+            tool_specs=recorded.tools,
+            tool_executor=traffic,
+        )
+        await traffic.run(production.runner(recorded.app_name, agent=agent, **traffic.hooks()))
+    return traffic.requests
+
+
+def production_requests(path: Path, conversation: Conversation, **options: Any) -> list[bytes]:
+    clock = TrafficClock()
+    production = wb.load_service(path, summary_model=ExtractiveModel(), clock=clock, **options)
+    model = production.config.model
+    traffic = Traffic(conversation, clock, name=model.name, window=model.context_window or 0)
+    return asyncio.run(sent_by(production, traffic))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_exported_file_sends_what_the_replay_sent_byte_for_byte(
+    name: str, conversation: Conversation, tmp_path: Path
+) -> None:
+    """WB-EXP-03: TOML and JSON, in memory and in a DuckDB file."""
+    run = wb.replay([conversation], CONFIGS[name], runs=tmp_path / "runs")[name]
+    replayed = [as_bytes(run.call(conversation.id, i).wire()) for i in range(len(conversation.calls))]
+    made = wb.export(CONFIGS[name], tmp_path / "out", to=["toml", "json"], evidence=run)
+    assert production_requests(made.paths["toml"], conversation) == replayed
+    store = tmp_path / "sessions.duckdb"
+    assert production_requests(made.paths["json"], conversation, store=store) == replayed
+    assert store.exists()
+    if CONFIGS[name].summarizer is not None:
+        assert run.facts["summaries"] > 0
+
+
+def test_the_configurations_do_what_they_are_named_after(conversation: Conversation, tmp_path: Path) -> None:
+    """The comparison above would show little if no summary, placeholder or dropped round were in the requests."""
+    runs = wb.replay([conversation], list(CONFIGS.values()), runs=tmp_path)
+    compacted = [*runs["compaction"].rows("compactions"), *runs["placeholders"].rows("compactions")]
+    assert {row["pass"] for row in compacted} >= {1, 2}
+    assert any(row["tailored_messages"] for row in runs["tailoring"].rows("calls"))
+    assert {row["mode"] for row in runs["fork"].rows("summaries")} >= {"cache_safe_fork"}
+    assert len({runs[name].facts["prompt_tokens"] for name in CONFIGS}) == len(CONFIGS)
+
+
+def exported(config: RunConfig, folder: Path, **options: Any) -> Path:
+    return wb.export(config, folder, to="toml", date="2026-03-01", **options).paths["toml"]
+
+
+def test_a_service_on_another_counter_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """WB-EXP-04: whether the file or the call names the other one; allowed it runs."""
+    path = exported(summarising("tuned"), tmp_path)
+    with pytest.raises(ConfigError, match=r"tuned with the counter runes, 1 char.* loaded with runes:2.5: its thresh"):
+        wb.load_service(path, summary_model=ExtractiveModel(), counter=SimpleTokenCounter(2.5))
+    path.write_text(path.read_text("utf-8").replace("runes_per_token = 1.0", "runes_per_token = 2.5", 1), "utf-8")
+    with pytest.raises(ConfigError, match=r"loaded with runes, 2.5 characters per token") as refused:
+        wb.load_service(path, summary_model=ExtractiveModel())
+    assert "allow_other_counter" in refused.value.hint
+    assert wb.load_service(path, summary_model=ExtractiveModel(), allow_other_counter=True).config.name == "tuned"
+    same = exported(summarising("same"), tmp_path)
+    assert wb.load_service(same, summary_model=ExtractiveModel(), counter=SimpleTokenCounter(1.0)).counter is not None
+
+
+def test_options_of_the_counter_that_its_kind_does_not_use_may_differ(tmp_path: Path) -> None:
+    """WB-EXP-04."""
+    path = exported(summarising("tuned"), tmp_path)
+    text = path.read_text("utf-8").replace("[counter]\n", '[counter]\nencoding = "cl100k_base"\n')
+    path.write_text(text, "utf-8")
+    assert wb.load_service(path, summary_model=ExtractiveModel()).config.counter.encoding == "cl100k_base"
+
+
+def test_another_counter_reaches_summarizer_and_agent(tmp_path: Path) -> None:
+    """WB-EXP-04: what was allowed is what counts."""
+    counter = SimpleTokenCounter(2.5)
+    model = wb.ScriptedModel(["yes"])
+    production = wb.load_service(
+        exported(summarising("tuned"), tmp_path), model=model, counter=counter, allow_other_counter=True
+    )
+    agent = production.agent()
+    assert agent.compaction_counter is agent.tailoring_counter is counter
+    assert production.service.summarizer._counter is counter
+
+
+@pytest.mark.parametrize("ending", ["toml", "json"])
+def test_an_export_of_another_version_is_one_clear_sentence(tmp_path: Path, ending: str) -> None:
+    """WB-EXP-01: for the service and for whoever loads it as a configuration."""
+    path = wb.export(summarising("tuned"), tmp_path, to=ending).paths[ending]
+    old, new = ("format = 1", "format = 2") if ending == "toml" else ('"format": 1', '"format": 2')
+    path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")
+    for load in (RunConfig.load, wb.load_service):
+        with pytest.raises(ConfigError, match=r"exported in form 2, this program reads form 1") as refused:
+            load(path)
+        assert "\n" not in refused.value.one_line()
+        assert "export again" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["export = 3", "[export]\nformat = 1", '[export]\nformat = 1\nprofile = "SEED"\nconfig_hash = 1\ncounter = 5'],
+)
+def test_a_damaged_export_table_is_told(tmp_path: Path, table: str) -> None:
+    """WB-EXP-01."""
+    path = tmp_path / "a.toml"
+    path.write_text(table, "utf-8")
+    with pytest.raises(ConfigError, match="export") as refused:
+        wb.load_service(path)
+    assert refused.value.hint
+
+
+def test_a_file_that_was_changed_by_hand_is_loaded_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """WB-EXP-03: its evidence isn't about it any more."""
+    path = exported(summarising("tuned", token=300), tmp_path)
+    path.write_text(path.read_text("utf-8").replace("token = 300", "token = 301"), "utf-8")
+    with caplog.at_level(logging.WARNING):
+        production = wb.load_service(path, summary_model=ExtractiveModel())
+    assert "its evidence isn't about this configuration" in caplog.text
+    assert production.stamp is not None
+
+
+def test_a_file_that_somebody_wrote_needs_no_export(tmp_path: Path) -> None:
+    """WB-EXP-03."""
+    (tmp_path / "own.toml").write_text("[agent]\nmax_history_runs = 3\n", "utf-8")
+    production = wb.load_service(tmp_path / "own.toml", model=wb.ScriptedModel(["hello"]))
+    assert production.stamp is None
+    assert production.agent().settings.max_history_runs == 3
+    with pytest.raises(RecordingError):
+        wb.load_service(tmp_path / "none.toml")
+
+
+def test_somebody_has_to_write_the_summaries(tmp_path: Path) -> None:
+    """WB-EXP-03: a model given, one that the file names, or the main model."""
+    path = exported(summarising("tuned"), tmp_path)
+    with pytest.raises(ConfigError, match="nothing says which model writes the summaries"):
+        wb.load_service(path)
+    main = wb.ScriptedModel(["hello"])
+    assert wb.load_service(path, model=main).service.summarizer.model is main
+    named = summarising(
+        "named",
+        summaries={
+            "source": "live",
+            "model": "small-1",
+            "cassette": "c.jsonl",
+            "base_url": "http://127.0.0.1:9/v1",
+            "context_window": 9_000,
+        },
+    )
+    writer = wb.load_service(exported(named, tmp_path), model=main).service.summarizer.model
+    assert (writer.name, writer.base_url, writer.context_window) == ("small-1", "http://127.0.0.1:9/v1", 9_000)
+
+
+def test_the_file_says_how_much_the_main_model_takes(tmp_path: Path) -> None:
+    """WB-EXP-03: a share of the window fires where it fired in the replay."""
+    path = exported(config(name="w", model={"name": "some-model", "context_window": 4_321}), tmp_path)
+    production = wb.load_service(path)
+    assert (production.agent().model.name, production.agent().model.context_window) == ("some-model", 4_321)
+    given = production.agent(model=wb.ScriptedModel(["hello"], name="other")).model
+    assert (given.name, given.context_window) == ("other", 4_321)
+    with pytest.raises(ConfigError, match="the agent has no model"):
+        wb.load_service(exported(config(name="none"), tmp_path)).agent()
+
+
+def test_a_service_answers_with_tools_as_in_the_readme(tmp_path: Path) -> None:
+    """WB-EXP-03: `runner` makes agent and runner at once."""
+
+    def look_up(order: str) -> dict[str, str]:
+        """Where an order is."""
+        return {"order": order, "status": "shipped"}
+
+    call = wb.ToolCall(id="c1", name="look_up", arguments='{"order": "7731"}')
+    model = wb.ScriptedModel([wb.ScriptedAnswer(tool_calls=(call,)), "It was shipped."])
+
+    async def ask() -> list[str]:
+        path = exported(summarising("tuned", token=5), tmp_path)
+        summary_model = wb.ScriptedModel(["Order 7731 was shipped."])
+        async with wb.load_service(path, model=model, summary_model=summary_model) as production:
+            runner = production.runner("shop", instruction="Be brief.", tools=[wb.FunctionTool(look_up)])
+            said = [event.message.content async for event in runner.run("u", "s", "Where is it?")]
+            await production.service.wait_for_summaries()
+            session = await production.service.get_session(wb.SessionKey("shop", "u", "s"))
+            return [*said, await production.service.get_session_summary_text(session)]
+
+    said = asyncio.run(ask())
+    assert json.loads(said[-3]) == {"order": "7731", "status": "shipped"}
+    assert said[-2:] == ["It was shipped.", "Order 7731 was shipped."]
