@@ -142,7 +142,7 @@ def test_a_mail_address_is_recognised(line, found):
     assert foreign_mail_in(line) == found
 
 
-LOCKS = ("requirements.lock", "requirements-tokenizers.lock", "requirements-local-llm.lock")
+LOCKS = ("requirements.lock", "requirements-tokenizers.lock", "requirements-local-llm.lock", "requirements-go.lock")
 
 
 @pytest.mark.parametrize("name", LOCKS)
