@@ -88,16 +88,17 @@ class PromptRenderError(ConfigError):
 class UnsafePathError(ConfigError):
     """A name that came out of a file leads outside the folder that it belongs to."""
 
-    def __init__(self, path: str, root: str | Path, reason: str = "leads outside") -> None:
+    def __init__(
+        self, path: str, root: str | Path, reason: str = "leads outside", *, where: str = "", field: str = "path"
+    ) -> None:
         shown = ascii(path if len(path) <= 80 else f"{path[:80]}…")
-        super().__init__(
-            f"{shown} {reason} of {Path(root).name or root}/" if "outside" in reason else f"{shown} {reason}",
-            field="path",
-            value=path,
-            hint=f"name a file inside {Path(root).name or root}/, relative to it",
-        )
+        folder = f"{Path(root).name or root}/"
+        what = f"{reason} {folder}" if reason == "leads outside" else reason
+        hint = f"name a file inside {folder}, relative to it"
+        super().__init__(f"{where}{shown} {what}", field=field, value=path, hint=hint)
         self.path = path
         self.root = str(root)
+        self.reason = reason
 
 
 class RecordingError(WorkbenchError, ValueError):

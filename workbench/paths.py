@@ -1,7 +1,7 @@
 """Names of files that come from data: they lead to a place inside one folder, or nowhere (SEC-05).
 
-In: a folder, and a name that somebody wrote into a file. Out: the path behind it, links followed. A name that is
-absolute, goes up, or means something else on another system is refused on all of them.
+In: a folder, and a name that somebody wrote into a file. Out: its path. A name that is absolute, goes up, leads out by
+a link, or means something else on another system is refused on all of them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,14 @@ _LOOK_ALIKES = frozenset("\u2024\u2025\u2026\ufe52\uff0e\u2044\u2215\u29f8\uff0f
 
 
 def path_inside(root: str | Path, name: str) -> Path:
-    """The real path of `name` inside `root`; it needn't exist.
+    """The path of `name` inside `root`; it needn't exist.
 
     Raises:
         UnsafePathError: the name leads outside, also by a link, or isn't a plain relative path.
     """
-    folder = Path(root).resolve()
     if reason := _fault(name):
         raise UnsafePathError(name, root, reason)
-    try:
-        path = (folder / name).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a circle of links
-        raise UnsafePathError(name, root, "can't be followed") from error
-    if not path.is_relative_to(folder):
-        raise UnsafePathError(name, root, "leads outside")
-    return path
+    return _checked(Path(root) / name, root, name)
 
 
 def files_inside(root: str | Path, pattern: str) -> list[Path]:
@@ -49,22 +42,23 @@ def files_inside(root: str | Path, pattern: str) -> list[Path]:
     else:
         if reason := _fault(pattern):
             raise UnsafePathError(pattern, root, reason)
-        found = [_checked(path, root, pattern) for path in sorted(Path(root).resolve().glob(pattern))]
+        found = [_checked(path, root, pattern) for path in sorted(Path(root).glob(pattern))]
     files: list[Path] = []
     for path in found:
         inner = sorted(path.rglob("*")) if path.is_dir() else [path]
-        files += [real for one in inner if (real := _checked(one, root, pattern)).is_file()]
+        files += [one for one in inner if _checked(one, root, pattern).is_file()]
     return list(dict.fromkeys(files))
 
 
 def _checked(path: Path, root: str | Path, name: str) -> Path:
+    """The path as it is, once it is known where its links lead."""
     try:
         real = path.resolve()
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:  # a circle of links
         raise UnsafePathError(name, root, "can't be followed") from error
     if not real.is_relative_to(Path(root).resolve()):
         raise UnsafePathError(name, root, "leads outside")
-    return real
+    return path
 
 
 def _fault(name: str) -> str:

@@ -68,11 +68,12 @@ def test_one_text_answers_many_questions():
         ('{"order_id": "A20417", "items": [{"n": 2, "gift": true}], "note": null}', "A20417\n2"),
         ('{"cmd": "cat \\"a b.txt\\"\\n"}', 'cat "a b.txt"\n'),
         ('"text"', "text"),
+        ("0.00", "0.00"),
         ("{}", ""),
         ("not json {", "not json {"),
         ("[" * 100_000, "[" * 100_000),
     ],
-    ids=["nested", "escapes", "text", "empty", "broken", "deep"],
+    ids=["nested", "escapes", "text", "number", "empty", "broken", "deep"],
 )
 def test_only_the_values_of_arguments_count(arguments, values):
     """WB-RET-01a: tool names and JSON keys are schema."""

@@ -105,10 +105,15 @@ def _is_letter(char: str) -> bool:
 
 
 def argument_values(arguments: str) -> str:
-    """The values in a tool call's arguments, one a line; text that isn't JSON stays as it is."""
+    """The values in a tool call's arguments, one a line; text that isn't JSON stays as it is.
+
+    A bare number stays too: it is what somebody quoted, and 0.00 isn't to become 0.0.
+    """
     try:
         tree = json.loads(arguments)
     except (ValueError, RecursionError):
+        return arguments
+    if isinstance(tree, int | float):
         return arguments
     return "\n".join(_leaves(tree))
 

@@ -108,7 +108,11 @@ def load_baseline(suite: Suite) -> Baseline | None:
     values = table_of_file(path)
     version = values.get("baseline")
     if isinstance(version, bool) or version != BASELINE_VERSION:
-        what = "not a baseline" if version is None else f"baseline version {version!r}; this program reads {BASELINE_VERSION}"
+        what = (
+            "not a baseline"
+            if version is None
+            else f"baseline version {version!r}; this program reads {BASELINE_VERSION}"
+        )
         raise ConfigError(f"{path}: {what}", field="baseline", value=version, hint=accept_hint(suite))
     return Baseline.parse(values, where=str(path))
 

@@ -114,6 +114,7 @@ def check(
     accept: bool = False,
     record: bool = False,
     jobs: int = 1,
+    model: Model | None = None,
     judge: Model | None = None,
     before_accepting: Callable[[CheckResult], None] | None = None,
 ) -> CheckResult:
@@ -124,6 +125,7 @@ def check(
         accept: Make these figures the accepted baseline; `changes` of the result says what that changed.
         record: Ask the configuration's summary source, and the suite's judges, for what their cassettes lack.
         jobs: Processes; the result is the same.
+        model: Asked in place of the configuration's summary source for what isn't recorded.
         judge: Asked in place of the suite's judges for what isn't recorded.
         before_accepting: Called with the result before the baseline is written, to show its `changes`.
     Raises:
@@ -134,8 +136,8 @@ def check(
     Source: WB-REG-01 to -06.
     """
     suite = load_suite(path)
-    _check_cassette(suite, record=record)
-    replayed = replay_suite(suite, jobs=jobs, record=record)
+    _check_cassette(suite, record=record or model is not None)
+    replayed = replay_suite(suite, jobs=jobs, record=record, model=model)
     if replayed.misses:
         return _unplayable(suite, replayed, accepting=accept)
     figures = figures_of(replayed)

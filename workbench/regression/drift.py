@@ -7,6 +7,7 @@ each with the first call that differs. Drift counts in both directions: what got
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from workbench.regression.baseline import AcceptedConversation, Baseline, named_fact
@@ -50,9 +51,7 @@ def _judged(expectation: str, limit: float, conversation: str, moved: Moved) -> 
     return Finding(expectation, FAIL, conversation, conversation, moved.call, moved.by, limit, moved.detail)
 
 
-def _share_drift(
-    expectation: str, name: str, limit: float, figures: Sequence[Figures], accepted: Baseline
-) -> Finding:
+def _share_drift(expectation: str, name: str, limit: float, figures: Sequence[Figures], accepted: Baseline) -> Finding:
     now, before = measured(name, figures), getattr(accepted, name)
     if now.value is None or before is None:
         reason = now.reason or "the accepted baseline had too little to tell"
@@ -90,7 +89,7 @@ def _relative(before: float, now: float) -> float:
 
 def _first_call(before: AcceptedConversation, now: Figures) -> int | None:
     """The first call whose prompt has another size."""
-    pairs = zip(before.prompt_tokens, now.prompt_tokens, strict=False)
+    pairs = zip_longest(before.prompt_tokens, now.prompt_tokens)
     return next((call for call, (one, other) in enumerate(pairs) if one != other), None)
 
 
@@ -121,7 +120,9 @@ def _moved_summaries(before: AcceptedConversation, now: Figures) -> Moved:
     moved = sum(one != other for one, other in zip(old, new, strict=False)) + abs(len(old) - len(new))
     if not moved:
         return Moved(0, None, "")
-    number = next((i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
+    number = next(
+        (i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
+    )
     there, here = (_place_in_words(part[number] if number < len(part) else None) for part in (old, new))
     call = (new[number] if number < len(new) else old[number])[0]
     return Moved(moved, call, f"summary {number} {there} before, {here} now")
@@ -152,7 +153,10 @@ def _lost_probes(before: AcceptedConversation, now: Figures) -> Moved:
 def _set_move(before: set[str], now: Mapping[str, int | None]) -> Moved:
     new = [name for name in now if name not in before]
     found = sorted(before - now.keys())
-    parts = [f"lost now: {', '.join(new[:3])}" if new else "", f"no longer lost: {', '.join(found[:3])}" if found else ""]
+    parts = [
+        f"lost now: {', '.join(new[:3])}" if new else "",
+        f"no longer lost: {', '.join(found[:3])}" if found else "",
+    ]
     return Moved(len(new) + len(found), now[new[0]] if new else None, "; ".join(filter(None, parts)))
 
 

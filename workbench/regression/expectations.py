@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from workbench.errors import nearest_name
 from workbench.evaluate.summary_checks import SummaryCheckResult, check_summaries
 from workbench.facts import QUOTED, Candidate, CandidateFinder, Mentions, candidates, folded
 from workbench.recordings.types import Conversation
@@ -25,7 +26,10 @@ def findings_of(suite: Suite, replayed: Replayed, figures: Sequence[Figures]) ->
     """Everything but drift and judgements."""
     if replayed.misses:
         return misses(suite, replayed.misses)
-    found = [one for name, limit in suite.rules.limits.given() for one in _limited(f"limits.{name}", name, limit, figures)]
+    found = _stopped(replayed)
+    found += [
+        one for name, limit in suite.rules.limits.given() for one in _limited(f"limits.{name}", name, limit, figures)
+    ]
     for name, limit in suite.rules.each.given():
         for one in figures:
             found += _limited(f"each.{name}", name, limit, [one], scope=one.conversation)
@@ -36,6 +40,17 @@ def findings_of(suite: Suite, replayed: Replayed, figures: Sequence[Figures]) ->
     for name, rule in rules.items():
         found += _held(rule, by_id[name], _written(replayed, name)) if name in by_id else [_unknown(rule, by_id)]
     return found
+
+
+def _stopped(replayed: Replayed) -> list[Finding]:
+    """Conversations whose replay made fewer calls than were recorded: fewer tokens would look like an improvement."""
+    findings = []
+    for conversation in replayed.conversations:
+        name, n, due = conversation.id, len(replayed.rows("calls", conversation.id)), len(conversation.calls)
+        if n < due:
+            text = "the engine stopped before this call; its log says why"
+            findings.append(Finding("replay", FAIL, name, name, n, f"{n} of {due} calls", "every recorded call", text))
+    return findings
 
 
 def misses(suite: Suite, found: Iterable[Miss]) -> list[Finding]:
@@ -59,14 +74,10 @@ def _miss_in_words(one: Miss, suite: Suite) -> str:
     record = f"if that is meant, {suite.record_command} records what is missing"
     if not one.place:
         return f"the cassette has no entry; {suite.record_command} records what is missing"
-    return (
-        f"the closest entry ({one.closest}) first differs in {one.place}: recorded “{one.recorded}”, now “{one.now}”; {record}"
-    )
+    return f"the closest entry ({one.closest}) first differs in {one.place}: recorded “{one.recorded}”, now “{one.now}”; {record}"
 
 
 def _unknown(rule: ConversationRules, known: Iterable[str]) -> Finding:
-    from workbench.errors import nearest_name
-
     near = nearest_name(rule.id, known)
     return Finding(
         expectation="conversations.id",
@@ -110,7 +121,7 @@ def _limited(
 
 def _deciding(found: Measured, bound: float, side: str) -> Place:
     """The place to look at: of a count the first thing over the limit, else where most of it is."""
-    if not found.places or side == "min" and found.is_count:
+    if not found.places or (side == "min" and found.is_count):
         return Place("", None)
     if found.is_count:
         return found.places[min(int(bound), len(found.places) - 1)]
@@ -163,20 +174,26 @@ def _summary_findings(rules: SummaryRules, replayed: Replayed, checks: dict[str,
         judge(
             "invented_numbers",
             most,
-            lambda one: None if len(one.invented) <= most else (len(one.invented), f"nothing says {_listed(one.invented)}"),
+            lambda one: (
+                None if len(one.invented) <= most else (len(one.invented), f"nothing says {_listed(one.invented)}")
+            ),
         )
     if rules.keeps_language:
         judge(
             "keeps_language",
             True,
-            lambda one: None
-            if one.keeps_language
-            else (one.language, f"the conversation is in {_listed(one.languages)}"),
+            lambda one: (
+                None if one.keeps_language else (one.language, f"the conversation is in {_listed(one.languages)}")
+            ),
         )
     if rules.is_summary:
         judge("is_summary", True, _not_a_summary)
     if rules.forbidden:
-        judge("forbidden", 0, lambda one: (len(one.forbidden), f"it holds {_listed(one.forbidden)}") if one.forbidden else None)
+        judge(
+            "forbidden",
+            0,
+            lambda one: (len(one.forbidden), f"it holds {_listed(one.forbidden)}") if one.forbidden else None,
+        )
     if rules.prompt_holds:
         findings += _prompt_findings(rules, replayed)
     return findings
@@ -203,7 +220,14 @@ def _first_fault(
     row, (value, text) = faults[0]
     more = f"; {len(faults)} of {len(checked)} summaries fail" if len(checked) > 1 else ""
     return Finding(
-        expectation, FAIL, conversation, conversation, row["call"], value, limit, f"summary {row['summary']}: {text}{more}"
+        expectation,
+        FAIL,
+        conversation,
+        conversation,
+        row["call"],
+        value,
+        limit,
+        f"summary {row['summary']}: {text}{more}",
     )
 
 
@@ -225,9 +249,7 @@ def _prompt_findings(rules: SummaryRules, replayed: Replayed) -> list[Finding]:
         else:
             lacking = list(dict.fromkeys(one.lacks for one in bare))
             text = f"the request to the summary model doesn't say {_listed(lacking)}"
-            findings.append(
-                Finding(expectation, FAIL, name, name, bare[0].call, limit - len(lacking), limit, text)
-            )
+            findings.append(Finding(expectation, FAIL, name, name, bare[0].call, limit - len(lacking), limit, text))
     return findings
 
 
@@ -258,7 +280,9 @@ def _held(rule: ConversationRules, conversation: Conversation, rows: Sequence[Ro
         said = first_said.get(index)
         due = [number for number, end in enumerate(ends) if said is not None and said <= end]
         if not due:
-            reason = "the conversation never says it" if said is None else "no summary covers the event that says it first"
+            reason = (
+                "the conversation never says it" if said is None else "no summary covers the event that says it first"
+            )
             findings.append(Finding(expectation, UNDECIDED, rule.id, limit="in each summary", detail=reason))
             continue
         missing = [number for number in due if index not in told[number]]

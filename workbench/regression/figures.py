@@ -90,7 +90,9 @@ def _figures(
         summary_tokens=sum((row["request_tokens"] or 0) + (row["completion_tokens"] or 0) for row in summaries),
         firings=tuple(row["call"] for row in replayed.rows("checks", name) if row["fired"]),
         summaries=tuple(
-            (row["call"], positions.get(row["boundary_event_id"], -1)) for row in summaries if row["status"] == "written"
+            (row["call"], positions.get(row["boundary_event_id"], -1))
+            for row in summaries
+            if row["status"] == "written"
         ),
         failed_summaries=tuple(
             Place(name, row["call"], row["error"] or row["status"])
@@ -176,7 +178,9 @@ def _overflows(figures: Sequence[Figures]) -> Measured:
     if not known:
         return Measured(None, reason="no window is known: set model.context_window")
     places = tuple(
-        Place(one.conversation, call, f"{one.prompt_tokens[call]:,} tokens") for one in known for call in one.overflows or ()
+        Place(one.conversation, call, f"{one.prompt_tokens[call]:,} tokens")
+        for one in known
+        for call in one.overflows or ()
     )
     return Measured(len(places), places, is_count=True)
 
@@ -199,7 +203,9 @@ def _recall(
     def measure(figures: Sequence[Figures]) -> Measured:
         n, from_ = sum(map(needed, figures)), sum(needed(one) > 0 for one in figures)
         if n < MIN_FACTS or from_ < MIN_CONVERSATIONS:
-            have, need, of = (n, MIN_FACTS, what) if n < MIN_FACTS else (from_, MIN_CONVERSATIONS, f"conversations with {what}")
+            have, need, of = (
+                (n, MIN_FACTS, what) if n < MIN_FACTS else (from_, MIN_CONVERSATIONS, f"conversations with {what}")
+            )
             return Measured(None, reason=str(NotEnoughDataError(of, have=have, need=need)))
         return Measured(sum(map(visible, figures)) / n, tuple(place for one in figures for place in lost(one)))
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from workbench.regression.figures import plain_value
 
 Verdict = Literal["pass", "fail", "undecided"]
-PASS: Final = "pass"
+PASS: Final = "pass"  # noqa: S105 - a verdict
 FAIL: Final = "fail"
 UNDECIDED: Final = "undecided"
 """There is too little to tell, or the interval straddles the limit: neither good news nor bad."""

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from workbench.regression.finding import FAIL, UNDECIDED, Finding
 from workbench.regression.figures import plain_value
+from workbench.regression.finding import FAIL, UNDECIDED, Finding
 
 # What XML 1.0 can't hold, even as a reference, and what a viewer would obey or not show.
 _UNRULY = re.compile(

@@ -23,15 +23,15 @@ from workbench.evaluate.probes import Probe, load_probes, probe_states
 from workbench.model.cassette import Cassette, CassetteModel
 from workbench.model.cassette_entry import request_fields
 from workbench.model.client import Model
-from workbench.model.types import Message, Request, Response
 from workbench.model.sized import SizedModel
+from workbench.model.types import Message, Request, Response
 from workbench.recordings import Recordings, load_recordings
 from workbench.recordings.types import Conversation
 from workbench.regression.suite import Suite
 from workbench.replay.conversation import grown_seeds, replay_conversation
 from workbench.replay.needed import NeededFacts, RecordedTexts, needed_facts, term_counts
 from workbench.replay.runs import with_unique_ids
-from workbench.replay.sources import OnceExtractive, summary_model, tidy_cassettes
+from workbench.replay.sources import OnceExtractive, summary_model
 from workbench.replay.trace import TABLES
 from workbench.tokens import LineCounter
 
@@ -107,29 +107,31 @@ class Replayed:
         return grouped
 
 
-def replay_suite(suite: Suite, *, jobs: int = 1, record: bool = False) -> Replayed:
+def replay_suite(suite: Suite, *, jobs: int = 1, record: bool = False, model: Model | None = None) -> Replayed:
     """Replay all recordings of a suite.
 
     Args:
         jobs: Processes; the result is the same.
         record: Ask the configuration's own summary source for what the cassette lacks, and keep the answers.
+        model: Asked in its place.
     Raises:
         RecordingError: nothing could be loaded.
         ConfigError: there is nobody to ask.
         CassetteFormatError, ModelError: the cassette can't be read, or the model fails.
     """
+    record = record or model is not None
     recordings = load_recordings(list(suite.recordings), format=suite.rules.format)
     conversations = tuple(with_unique_ids(recordings))
     tasks = _tasks(suite, conversations, recordings, record=record)
     if jobs < 1:
         raise ConfigError.for_field("jobs", jobs, "1 or more")
     if jobs == 1 or record:
-        parts = [_replay_one(task) for task in tasks]
+        parts = [_replay_one(task, model) for task in tasks]
     else:
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
             parts = list(pool.map(_replay_one, tasks))
-    if record:
-        _tidy(suite)
+    if record and suite.cassette is not None:
+        Cassette(suite.cassette).tidy()
     tables: dict[str, list[Row]] = {name: [row for part in parts for row in part.tables[name]] for name in TABLES}
     return Replayed(
         config=suite.config,
@@ -166,9 +168,7 @@ class _Part:
     probes: list[ProbeResult] = field(default_factory=list)
 
 
-def _tasks(
-    suite: Suite, conversations: Sequence[Conversation], recordings: Recordings, *, record: bool
-) -> list[_Task]:
+def _tasks(suite: Suite, conversations: Sequence[Conversation], recordings: Recordings, *, record: bool) -> list[_Task]:
     counts = term_counts(recordings)
     probes = [probe for path in suite.probes for probe in load_probes(path)]
     _check_probes(probes, conversations, suite)
@@ -199,10 +199,10 @@ def _check_probes(probes: Sequence[Probe], conversations: Sequence[Conversation]
         )
 
 
-def _replay_one(task: _Task) -> _Part:
+def _replay_one(task: _Task, model: Model | None = None) -> _Part:
     suite, conversation = task.suite, task.conversation
     config = suite.config if task.record else suite.to_play
-    listener = _Listener(_source(suite, config, record=task.record), suite.rules.summaries.prompt_holds)
+    listener = _Listener(_source(suite, config, model, record=task.record), suite.rules.summaries.prompt_holds)
     part = _Part()
     try:
         trace = replay_conversation(
@@ -267,7 +267,8 @@ def _texts_of(messages: Sequence[Message]) -> Iterator[str]:
         yield from (part.text for part in message.content_parts if part.type == "text")
 
 
-def _source(suite: Suite, config: RunConfig, *, record: bool) -> Model:
+def _source(suite: Suite, config: RunConfig, model: Model | None, *, record: bool) -> Model:
+    """Who makes the summaries; what is recorded already is never asked again."""
     billing = billing_counter(config)
     summaries = config.summaries
     if not record or config.summarizer is None:
@@ -276,6 +277,8 @@ def _source(suite: Suite, config: RunConfig, *, record: bool) -> Model:
         raise ConfigError(
             f"{suite.path}: cassette is missing", field="cassette", hint='name a file, e.g. cassette = "answers.jsonl"'
         )
+    if model is not None:
+        return CassetteModel(Cassette(suite.cassette), model, "auto", name=summaries.model)
     if summaries.source == "cassette":
         raise ConfigError(
             f"{suite.path}: summaries.source = 'cassette' names nobody to ask",
@@ -293,14 +296,6 @@ def _offline(config: RunConfig, billing: LineCounter) -> Model:
     if config.summaries.source == "sized":
         return SizedModel(config.summaries.sized_tokens, billing)
     return OnceExtractive()
-
-
-def _tidy(suite: Suite) -> None:
-    assert suite.cassette is not None
-    if suite.config.summaries.source == "live":
-        tidy_cassettes([suite.config.replace(summaries={"cassette": str(suite.cassette)})])
-    else:
-        Cassette(suite.cassette).tidy()
 
 
 # --- what isn't recorded --------------------------------------------------------------------------------

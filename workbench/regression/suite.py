@@ -19,8 +19,9 @@ from workbench.paths import files_inside, path_inside
 from workbench.settings import Settings
 
 SUITE_VERSION: Final = 1
+_RELATIVE: Final = "names are relative to the suite"
 Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)]
-Names = Annotated[tuple[str, ...], Field(strict=False)]
+Paths = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class Limit(Settings):
@@ -167,7 +168,7 @@ class SuiteFile(Settings):
     """Version of the format."""
     name: str = ""
     """Name in tables; empty = the file's."""
-    recordings: Annotated[Names, Field(min_length=1)]
+    recordings: Annotated[Paths, Field(min_length=1)]
     """Files, folders or patterns inside the suite's folder."""
     format: str = "auto"
     """Recording format; auto = by content."""
@@ -177,7 +178,7 @@ class SuiteFile(Settings):
     """File of recorded summaries; empty = the configuration's, or its offline source."""
     baseline: str = ""
     """File of accepted figures; empty = NAME.baseline.toml."""
-    probes: Names = ()
+    probes: Paths = ()
     """Files of questions with known answers."""
     limits: Limits = Limits()
     """Limits over all conversations."""
@@ -251,8 +252,8 @@ def load_suite(path: str | Path) -> Suite:
     path = Path(path)
     values = _values_of(path)
     rules = SuiteFile.parse(values, where=str(path))
-    with_names = _Named(path)
-    config = _config_of(rules, with_names)
+    named = _Names(path)
+    config = _config_of(rules, named)
     cassette = rules.cassette or config.summaries.cassette
     stem = path.name.removesuffix(path.suffix).removesuffix(".suite")
     if config.summaries.source in {"live", "cassette"}:
@@ -261,11 +262,11 @@ def load_suite(path: str | Path) -> Suite:
         path=path,
         name=rules.name or stem,
         rules=rules,
-        recordings=tuple(found for name in rules.recordings for found in with_names.files("recordings", name)),
+        recordings=tuple(found for name in rules.recordings for found in named.files("recordings", name)),
         config=config,
-        cassette=with_names.one("cassette", cassette) if cassette else None,
-        baseline=with_names.one("baseline", rules.baseline or f"{stem}.baseline.toml"),
-        probes=tuple(found for name in rules.probes for found in with_names.files("probes", name)),
+        cassette=named.one("cassette", cassette) if cassette else None,
+        baseline=named.one("baseline", rules.baseline or f"{stem}.baseline.toml"),
+        probes=tuple(found for name in rules.probes for found in named.files("probes", name)),
     )
 
 
@@ -279,7 +280,9 @@ def _values_of(path: Path) -> dict[str, Any]:
     if version is None:
         near = nearest_name("suite", values)
         raise ConfigError(
-            f"{path}: not a suite: `suite` is missing", field="suite", hint=near or f"begin it with suite = {SUITE_VERSION}"
+            f"{path}: not a suite: `suite` is missing",
+            field="suite",
+            hint=near or f"begin it with suite = {SUITE_VERSION}",
         )
     if isinstance(version, bool) or version != SUITE_VERSION:
         raise ConfigError(
@@ -291,46 +294,36 @@ def _values_of(path: Path) -> dict[str, Any]:
     return values
 
 
-class _Named:
+class _Names:
     """Finds what a suite names, and says which field named it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     def one(self, field: str, name: str) -> Path:
         try:
-            return path_inside(self._path.parent, name)
+            return path_inside(self.path.parent, name)
         except UnsafePathError as error:
             raise self._told(field, error) from error
 
     def files(self, field: str, name: str) -> list[Path]:
         try:
-            found = files_inside(self._path.parent, name)
+            found = files_inside(self.path.parent, name)
         except UnsafePathError as error:
             raise self._told(field, error) from error
         if not found:
-            raise RecordingError(f"{field}: no file {name!r}", path=self._path, hint="names are relative to the suite")
+            raise RecordingError(f"{field}: no file {name!r}", path=self.path, hint=_RELATIVE)
         return found
 
-    def told(self, field: str, error: ConfigError) -> str:
-        return f"{self._path}: {field}: {error}"
-
     def _told(self, field: str, error: UnsafePathError) -> UnsafePathError:
-        told = UnsafePathError(error.path, error.root)
-        told.args = (self.told(field, error),)
-        told.field = field
-        return told
-
-    @property
-    def path(self) -> Path:
-        return self._path
+        return UnsafePathError(error.path, error.root, error.reason, where=f"{self.path}: {field}: ", field=field)
 
 
-def _config_of(rules: SuiteFile, named: _Named) -> RunConfig:
+def _config_of(rules: SuiteFile, named: _Names) -> RunConfig:
     if isinstance(rules.config, dict):
         values = {"name": rules.name or named.path.stem.removesuffix(".suite"), **rules.config}
         return RunConfig.from_values(values, where=f"{named.path}: config")
     path = named.one("config", rules.config)
     if not path.is_file():
-        raise RecordingError(f"config: no file {rules.config!r}", path=named.path, hint="names are relative to the suite")
+        raise RecordingError(f"config: no file {rules.config!r}", path=named.path, hint=_RELATIVE)
     return RunConfig.load(path)

@@ -101,9 +101,7 @@ def _place(one: Finding) -> str:
 
 def check_html(result: CheckResult) -> str:
     """Heading, table and reasons for a notebook."""
-    rows = [
-        element("tr", *(element("td", printable(text)) for text in row)) for row in table_rows(result.findings)
-    ]
+    rows = [element("tr", *(element("td", printable(text)) for text in row)) for row in table_rows(result.findings)]
     head = element("thead", element("tr", *(element("th", name, scope="col") for name in _COLUMNS)))
     details = [
         element("div", element("small", f"{one.verdict}: {_place(one)}{one.expectation}: {printable(one.detail)}"))

@@ -25,7 +25,7 @@ from workbench.model.sized import SizedModel
 from workbench.model.types import Request, Response
 from workbench.tokens import LineCounter
 
-SUMMARY_SOURCE_VERSION = "1"
+SUMMARY_SOURCE_VERSION = "2"
 """Changes when a source would write another text for the same request; part of a run's identity."""
 
 
