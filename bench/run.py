@@ -34,6 +34,7 @@ from workbench.recordings import load_recordings
 from workbench.recordings.generate import generate_conversation
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import replay_conversation
+from workbench.replay.planner import ThresholdSums
 from workbench.service.service import SessionService
 from workbench.service.settings import ServiceSettings
 from workbench.session.types import Event
@@ -216,7 +217,31 @@ def bench_stores() -> None:
     stores.run(say)
 
 
-BENCHES = {"stores": bench_stores, "sessions": bench_sessions, "turn": bench_turn, "linear": bench_linear}
+def bench_thresholds() -> None:
+    """WB-TUNE-05: one threshold, and a whole slider of them, from sums over 10,000 events."""
+    config = RunConfig.from_values({**_RUNES, "summarizer": {}, "trigger": {"token": 2000}, "name": "thresholds"})
+    conversation = generated(10_000)
+    start = time.perf_counter()
+    sums = ThresholdSums(conversation, config)
+    listening = time.perf_counter() - start
+    for counter in ("runes", "tiktoken"):
+        counted = config.replace(counter={"kind": counter})
+        sums.firings(counted)  # texts are counted once
+        one = best_of(lambda counted=counted: sums.firings(counted))  # type: ignore[misc]
+        slider = [round(500 * 1.1**n) for n in range(60)]
+        many = best_of(lambda counted=counted: sums.counts(counted, "token", slider))  # type: ignore[misc]
+        say(f"firings at one threshold, 10,000 events, {counter}", f"{one * 1e3:.1f} ms", "< 100 ms")
+        say("  of the replay that made the sums", f"{one / listening:.1e}", "")
+        say("  at 60 thresholds", f"{many * 1e3:.0f} ms", "")
+
+
+BENCHES = {
+    "thresholds": bench_thresholds,
+    "stores": bench_stores,
+    "sessions": bench_sessions,
+    "turn": bench_turn,
+    "linear": bench_linear,
+}
 
 
 def main(names: list[str]) -> int:
