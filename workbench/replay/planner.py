@@ -637,6 +637,9 @@ class _LineSums:
         self._ends = np.asarray(heard.ends, dtype=np.int64)
         self._firsts = np.asarray(heard.firsts, dtype=np.int64)
         self._needed: dict[int, int] = {}
+        # One kind of text, and sums that only grow: then the first moment above a threshold is found by bisection.
+        spoken = [open_ended[self._ends] for _, open_ended, n_texts in self._parts if n_texts[-1]]
+        self._ascending = spoken[0].tolist() if len(spoken) == 1 and bool((np.diff(spoken[0]) >= 0).all()) else None
 
     def _part(self, counter: Any, texts_of: Callable[[Event], list[str]]) -> tuple[Ints, Ints]:
         """Two sums per position over the texts in front of it: all with their line break, and all but the last."""
@@ -686,7 +689,13 @@ class _LineSums:
         return self._needed[threshold]
 
     def first_above(self, start: int, lo: int, hi: int, threshold: int) -> int:
-        least = self._least(threshold)  # no bisection: a line may count less once another one follows
+        least = self._least(threshold)
+        if self._ascending is not None:
+            before = sum(int(whole[start]) for whole, _, n_texts in self._parts if n_texts[-1])
+            at = bisect_left(self._ascending, before + least, lo, hi)
+            while at < hi and self._measured(start, self._heard.ends[at]) < least:
+                at += 1
+            return at
         for at in range(lo, min(lo + _SCALARS, hi)):
             end = self._heard.ends[at]
             if end > start and self._measured(start, end) >= least:
