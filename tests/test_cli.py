@@ -376,7 +376,8 @@ def test_compare_prints_differences_and_the_prompts_where_they_are_largest(
     """WB-TUNE-01, WB-CLI-03: with one configuration against its baseline, which is replayed too (WB-TUNE-06)."""
     code, out, err = run(capsys, "compare", "own.jsonl", "--config", "tuned.toml", "--show", "--report", "both.html")
     assert (code, err) == (0, "")
-    assert out.startswith("“tuned” against “no summary”: ")
+    assert out.startswith("Take “no summary”: ")
+    assert "\n\n“tuned” against “no summary”: " in out
     assert "From “no summary” to “tuned”: " in out
     assert out.endswith(f"\nreport: {here / 'both.html'}\n")
     assert "Compared conversation by conversation" in (here / "both.html").read_text(encoding="utf-8")
@@ -388,6 +389,8 @@ def test_compare_prints_differences_and_the_prompts_where_they_are_largest(
         "verdicts",
         "widest",
         "unpaired",
+        "currency",
+        "decision",
         "runs",
         "problems",
         "diffs",

@@ -12,11 +12,13 @@ import pytest
 from tests.replay.conftest import chat, config, summarising
 from tests.report.fakes import FakeRun, fake_run, fake_runs
 from workbench.errors import ConfigError, NotEnoughDataError, ReplayError
-from workbench.evaluate.compare import MEASURES, MIN_CONVERSATIONS, N_DRAWS, Comparison, compare, figures_of, verdict_of
+from workbench.evaluate.compare import MEASURES, MIN_CONVERSATIONS, N_DRAWS, Comparison, compare, verdict_of
+from workbench.evaluate.figures import figures_of
 from workbench.evaluate.net import is_baseline, net_tokens, without_shortening
 from workbench.recordings import Recordings, load_recordings
 from workbench.replay.replay import replay
 from workbench.report.comparison import comparison_html, comparison_text
+from workbench.report.overview import overview
 from workbench.report.page import html_document
 
 pytestmark = pytest.mark.slow  # each of them writes and opens store files; `make test-more` runs these
@@ -268,7 +270,39 @@ def test_what_cannot_be_compared_is_said() -> None:
 
 def test_an_unknown_window_leaves_the_overflow_out() -> None:
     found = compare(fake_runs(window=None))
-    assert {d.measure for d in found.differences} == {m.name for m in MEASURES} - {"overflow_calls"}
+    assert {d.measure for d in found.differences} == {m.name for m in MEASURES} - {
+        "overflow_calls",
+        "cost",
+        "needed_fact_recall",
+    }
+
+
+def test_with_prices_money_is_compared_and_decides_the_verdict(chats: Recordings, tmp_path: Path) -> None:
+    """WB-COST-02, WB-TUNE-06: cheaper or dearer is said of the bill, where there is one."""
+    priced = {"cache": {"provider": "openai", "min_tokens": 0, "block_tokens": 1}, "model": {"name": "gpt-4o"}}
+    configs = [config(name="base", **priced), summarising("often", token=40, **priced)]
+    runs = replay(chats, configs, runs=tmp_path / "runs", progress=False)
+    found = compare(runs)
+    money, (verdict,) = found.difference("often", "cost"), found.verdicts
+    assert found.currency == "USD"
+    assert money.difference == pytest.approx((runs["often"].cost.cost - runs["base"].cost.cost) / 3)
+    assert (verdict.by, verdict.verdict) == ("cost", "smaller, but dearer")
+    assert "money  " in comparison_text(found)
+    assert "$" in comparison_text(found)
+    assert found.as_dict()["currency"] == "USD"
+    for figures in figures_of(runs["often"]).values():
+        assert figures.cost_upto_call[-1] <= figures.cost + 1e-12
+        assert len(figures.cost_upto_call) == figures.calls
+
+
+def test_a_comparison_recommends_by_the_rule_of_sweeps_and_reports(chats: Recordings, tmp_path: Path) -> None:
+    """WB-TUNE-06, WB-CLI-03: one rule, one answer, with its reason."""
+    runs = replay(chats, [config(name="base"), summarising()], runs=tmp_path / "runs", progress=False)
+    found = compare(runs)
+    assert found.decision.recommended == overview(runs).recommended is not None
+    said = found.as_dict()["decision"]
+    assert (said["recommended"], said["reason"]) == (found.decision.recommended, found.decision.reason)
+    assert comparison_text(found).startswith(f"Take “{found.decision.recommended}”: ")
 
 
 def test_the_baseline_of_a_configuration_keeps_model_and_counters() -> None:
@@ -293,7 +327,7 @@ def test_a_comparison_shows_itself_everywhere_alike() -> None:
     runs = {run.name: run for run in (many("base"), many("b", chars_per_token=1.3))}
     found = compare(runs)
     sentence = "“b” against “base”: "
-    assert comparison_text(found).startswith(sentence)
+    assert f"\n\n{sentence}" in comparison_text(found)
     assert sentence in comparison_html(found)
     assert sentence in html_document(runs, comparison=found)
     assert repr(found) == f"Comparison(against base: b: {found.verdicts[0].verdict})"

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.replay.conftest import chat, config, summarising
+from tests.replay.test_needed import many
 from workbench import build
 from workbench.config import RunConfig
 from workbench.errors import ConfigError
-from workbench.evaluate.compare import ConversationFigures, figures_of
+from workbench.evaluate.figures import ConversationFigures, figures_of
 from workbench.evaluate.net import is_baseline
 from workbench.evaluate.proposal import propose
 from workbench.evaluate.sweep import Sweep, plan_sweep, split, sweep
@@ -30,6 +31,11 @@ pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs 
 EXACT = {"encoding": "o200k_base"}
 BASE = summarising("base", token=900)
 GRID = {"trigger.token": [300, 900], "agent.summary_injection_mode": ["system", "user"]}
+
+
+def forgetful(**values: Any) -> RunConfig:
+    """Summaries too short for what later answers need."""
+    return summarising("base", summarizer={"max_summary_words": 4}, **values)
 
 
 @pytest.fixture
@@ -124,13 +130,16 @@ def test_a_sweep_chooses_on_seventy_percent_and_reports_on_the_rest(swept: Sweep
     figures = {name: figures_of(run) for name, run in swept.runs.items()}
     net = {name: sum(figures[name][c].net_tokens for c in swept.chosen_on) for name in figures}
     assert {one.name: one.net_tokens for one in swept.candidates} == pytest.approx(net)
-    assert swept.recommended == min(net, key=lambda name: net[name])
+    paid = {name: sum(figures[name][c].cost or 0 for c in swept.chosen_on) for name in figures}
+    assert swept.recommended == min(paid, key=lambda name: paid[name])
     (held,) = swept.reported_on
     for one in swept.candidates:
         before = figures[swept.baseline][held]
         size = figures[one.name][held].prompt_tokens / before.prompt_tokens - 1
         assert one.rest_prompt_change == pytest.approx(size)
-        assert one.rest_net_change == pytest.approx(figures[one.name][held].net_tokens / before.net_tokens - 1)
+        cost = figures[one.name][held].cost
+        assert cost is not None
+        assert one.rest_cost_change == pytest.approx(cost / (before.cost or 0) - 1)
     assert {d.conversations for d in swept.comparison.differences} == {1}
 
 
@@ -157,6 +166,7 @@ def test_a_sweep_of_what_only_costs_more_recommends_the_baseline(chats: Recordin
     found = sweep(chats, summarising("base", token=40), {"trigger.token": [20, 30]}, runs=tmp_path, progress=False)
     assert found.recommended == found.baseline
     assert found.reason.startswith("nothing costs less than doing without summaries")
+    assert all(one.break_even_turn is None for one in found.candidates)
     assert {one.verdict for one in found.candidates if one.name != found.baseline} == {"smaller, but dearer"}
     assert found.config is not None
     assert is_baseline(found.runs[found.recommended])
@@ -167,7 +177,7 @@ def test_what_overflows_is_not_recommended(chats: Recordings, tmp_path: Path) ->
     tight = summarising("base", token=10_000, model={"context_window": 1_200})
     found = sweep(chats, tight, {"trigger.token": [150, 10_001]}, runs=tmp_path / "a", progress=False)
     assert found.recommended == "token=150"
-    assert [one.overflow_calls > 0 for one in found.candidates] == [False, True, True, True]
+    assert [bool(one.standing.overflow_calls) for one in found.candidates] == [False, True, True, True]
     hopeless = tight.replace(model={"context_window": 20})
     none = sweep(chats, hopeless, {"trigger.token": [150]}, runs=tmp_path / "b", progress=False)
     assert (none.recommended, none.config) == (None, None)
@@ -177,13 +187,50 @@ def test_what_overflows_is_not_recommended(chats: Recordings, tmp_path: Path) ->
 
 def test_nothing_on_the_front_is_beaten(swept: Sweep) -> None:
     """WB-TUNE-02, WB-CLI-03: pareto."""
-    points = {one.name: (one.overflow_calls, one.net_tokens, one.peak_prompt_tokens) for one in swept.candidates}
+    points = {one.name: (one.standing.cost, one.standing.peak_prompt_tokens) for one in swept.candidates}
     for name, point in points.items():
         beaten = any(
             other != point and all(a <= b for a, b in zip(other, point, strict=True)) for other in points.values()
         )
         assert (name in swept.pareto) == (not beaten)
     assert swept.recommended in swept.pareto
+    said = swept.as_dict()
+    ids = {run.run_id: name for name, run in swept.runs.items()}
+    assert tuple(ids[one] for one in said["pareto"]) == swept.pareto
+    assert ids[said["recommended"]] == swept.recommended
+
+
+def test_a_sweep_weighs_what_the_needed_facts_cost(recorded: Callable[..., Recordings], tmp_path: Path) -> None:
+    """WB-TUNE-02, -03, WB-RET-01: the cheapest loses facts and isn't taken, unless it is said that it may."""
+    base = forgetful(token=500)
+    found = sweep(recorded(*many(20)), base, {"trigger.token": [400]}, runs=tmp_path, progress=False)
+    lossy = next(one.standing for one in found.candidates if one.name == "base")
+    assert found.decision.unweighed == ""
+    assert lossy.recall is not None
+    assert lossy.recall < 0.98
+    assert not lossy.keeps_enough
+    assert found.recommended == found.baseline
+    assert "recall ≥ 0.98 of what no summary keeps" in found.reason
+    assert found.as_dict()["recall_unweighed"] is None
+    assert "Recall of the extractive source is a ceiling" in " ".join(sweep_text(found).split())
+    brave = sweep(recorded(*many(20)), base, {"trigger.token": [400]}, min_recall=0.1, runs=tmp_path, progress=False)
+    cheapest = min(found.candidates, key=lambda one: one.standing.cost or 0)
+    assert brave.recommended == cheapest.name
+    assert "recall ≥ 0.1" in brave.reason
+
+
+def test_a_sweep_with_prices_chooses_by_money(chats: Recordings, tmp_path: Path) -> None:
+    """WB-TUNE-02, WB-COST-02: the cost of a candidate is that of its part, per 1,000 conversations."""
+    base = BASE.replace(cache={"provider": "openai"}, model={"name": "gpt-4o"})
+    found = sweep(chats, base, {"trigger.token": [300]}, runs=tmp_path, progress=False)
+    assert found.decision.currency == "USD"
+    for one in found.candidates:
+        own = found.runs[one.name].cost.cost_by_conversation
+        paid = sum(own[name] or 0 for name in found.chosen_on)
+        assert one.standing.cost == pytest.approx(1000 * paid / len(found.chosen_on))
+    assert found.recommended == min(found.candidates, key=lambda one: one.standing.cost or 0).name
+    assert found.reason.startswith(("cheapest of 3 runs", "nothing costs less than doing without summaries: cheapest"))
+    assert "$" in sweep_text(found)
 
 
 def test_a_plan_says_runs_calls_and_time_before_anything_is_stored(chats: Recordings, tmp_path: Path) -> None:
@@ -280,6 +327,9 @@ def test_a_sweep_says_what_it_chose_and_on_what(swept: Sweep) -> None:
     text = sweep_text(swept)
     assert text.startswith(f"Take “{swept.recommended}”: ")
     assert "4 conversations (seed 0)" in " ".join(text.split())
+    assert "by cost alone: without any needed fact, and a share takes 30 from 10 conversations" in " ".join(
+        text.split()
+    )
     assert "[recommended" in text
     assert "Fewer tokens" in text
     assert "Take “" in sweep_html(swept)

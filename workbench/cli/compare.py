@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.options import (
     add_config_options,
+    add_recall_option,
     add_recording_options,
     add_run_options,
     assignment,
     call_named,
     configs_of,
     load,
+    recall_of,
 )
 from workbench.cli.output import print_json, print_problems
 from workbench.errors import ConfigError
@@ -49,6 +51,7 @@ def add(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--against", metavar="NAME", help="the run that the others are compared with; default: first")
     command.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the intervals")
+    add_recall_option(command)
     command.add_argument(
         "--show",
         nargs="?",
@@ -67,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     from workbench.report.page import page
 
     runs = _runs_to_compare(options)
-    comparison = compare(runs, reference=options.against, seed=options.seed)
+    comparison = compare(runs, reference=options.against, seed=options.seed, min_recall=recall_of(options))
     report = page(runs, options.report, comparison=comparison) if options.report else None
     place = call_named(options.show) if options.show else (None, None)
     others = [verdict.run for verdict in comparison.verdicts]

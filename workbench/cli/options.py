@@ -81,6 +81,21 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print one JSON object")
 
 
+def add_recall_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--min-recall",
+        type=float,
+        metavar="SHARE",
+        help="needed facts that the recommendation must keep, as a share of what no summary keeps; default 0.98",
+    )
+
+
+def recall_of(options: argparse.Namespace) -> float:
+    from workbench.evaluate.choice import MIN_RECALL
+
+    return MIN_RECALL if options.min_recall is None else float(options.min_recall)
+
+
 def load(options: argparse.Namespace) -> Recordings:
     from workbench.clock import seconds_from_text
     from workbench.recordings import load_recordings

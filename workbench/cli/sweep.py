@@ -8,7 +8,16 @@ import re
 import sys
 from typing import Any
 
-from workbench.cli.options import add_change_options, add_recording_options, add_run_options, changed, load, value_of
+from workbench.cli.options import (
+    add_change_options,
+    add_recall_option,
+    add_recording_options,
+    add_run_options,
+    changed,
+    load,
+    recall_of,
+    value_of,
+)
 from workbench.cli.output import print_json, print_problems
 from workbench.errors import ConfigError
 
@@ -31,6 +40,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("--grid", metavar="FILE", help="TOML or JSON file with a table of options and their values")
     command.add_argument("--max-runs", type=int, metavar="N", help="refuse more runs than this; default 10,000")
     command.add_argument("--seed", type=int, default=0, metavar="N", help="of the part to choose on, and intervals")
+    add_recall_option(command)
     command.add_argument("--out", default="reports/recommended.toml", metavar="FILE", help="the recommendation")
     command.add_argument("--report", metavar="FILE", help="also write an HTML report of the best runs")
     command.add_argument("--yes", action="store_true", help="begin without asking")
@@ -52,7 +62,14 @@ def run(options: argparse.Namespace) -> int:
     if not options.yes:
         _ask("begin?")
     found = sweep(
-        recordings, base, plan=plan, seed=options.seed, runs=options.runs, jobs=options.jobs, fresh=options.fresh
+        recordings,
+        base,
+        plan=plan,
+        seed=options.seed,
+        min_recall=recall_of(options),
+        runs=options.runs,
+        jobs=options.jobs,
+        fresh=options.fresh,
     )
     written = None if found.config is None else write_whole(options.out, found.config.to_toml())
     report = None

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import ConfigError, NotEnoughDataError, ReplayError, nearest_name
-from workbench.evaluate.net import RunLike, net_of_call, net_of_summary
+from workbench.evaluate.choice import MIN_RECALL, Decision, decide, scale_of
+from workbench.evaluate.figures import ConversationFigures, figures_of
+from workbench.evaluate.net import RunLike
+from workbench.replay.needed import MIN_CONVERSATIONS as MIN_FACT_CONVERSATIONS
+from workbench.replay.needed import MIN_FACTS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,27 +36,6 @@ SMALLER_BUT_DEARER = "smaller, but dearer"
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationFigures:
-    """What one run did in one conversation; sums over its calls and summaries."""
-
-    conversation: str
-    content_hash: str
-    calls: int
-    net_tokens: float
-    prompt_tokens: int
-    peak_prompt_tokens: int
-    summary_tokens: int
-    firings: int
-    summaries: int
-    overflow_calls: int | None
-    prefix_tokens: int
-    reusable_tokens: int
-    prompt_per_call: tuple[int, ...]
-    net_upto_call: tuple[float, ...]
-    """Net tokens of everything up to each call, the summaries that it can see included."""
-
-
-@dataclass(frozen=True, slots=True)
 class Measure:
     """A figure that is compared: the ratio of two sums over conversations, `per` being 1 for a mean."""
 
@@ -63,9 +45,17 @@ class Measure:
     per: Callable[[ConversationFigures], float] = lambda figures: 1.0
     is_share: bool = False
     """A share from 0 to 1 has differences in points only."""
+    has_enough: Callable[[Sequence[ConversationFigures]], bool] = lambda figures: True
+    """Whether these conversations say enough for the figure (WB-RET-01b)."""
+
+
+def _has_facts_enough(figures: Sequence[ConversationFigures]) -> bool:
+    n_conversations = sum(one.needed_facts > 0 for one in figures)
+    return sum(one.needed_facts for one in figures) >= MIN_FACTS and n_conversations >= MIN_FACT_CONVERSATIONS
 
 
 MEASURES = (
+    Measure("cost", "money per conversation: main calls, summary calls and retries", lambda f: f.cost),
     Measure("net_tokens", "net tokens per conversation", lambda f: f.net_tokens),
     Measure("prompt_tokens", "prompt tokens per conversation", lambda f: f.prompt_tokens),
     Measure("peak_prompt_tokens", "largest prompt of a conversation", lambda f: f.peak_prompt_tokens),
@@ -78,6 +68,14 @@ MEASURES = (
         lambda f: f.prefix_tokens,
         lambda f: f.reusable_tokens,
         is_share=True,
+    ),
+    Measure(
+        "needed_fact_recall",
+        "needed facts that the request still says / needed facts",
+        lambda f: f.visible_facts,
+        lambda f: f.needed_facts,
+        is_share=True,
+        has_enough=_has_facts_enough,
     ),
 )
 
@@ -160,8 +158,10 @@ class Verdict:
     reference: str
     verdict: str
     is_certain: bool | None
-    """The interval of the net tokens leaves out 0; None without an interval."""
+    """The interval of the cost leaves out 0; None without an interval."""
     break_even: BreakEven
+    by: str
+    """The measure of cost: money where both know it, else net tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,13 @@ class Comparison:
     unpaired: tuple[str, ...]
     """Conversations that some run lacks or has with other content; they are left out."""
     seed: int
+    decision: Decision
+    """Which of the runs to take; in a sweep, by the part that the choice is made on."""
+
+    @property
+    def currency(self) -> str | None:
+        """Of the money; None where some run has no price."""
+        return scale_of(self.runs.values()).currency
 
     def difference(self, run: str, measure: str = "net_tokens") -> Difference:
         """One figure of one run against the reference.
@@ -227,11 +234,14 @@ class Comparison:
                     "break_even_call": v.break_even.call,
                     "break_even_reached": v.break_even.reached,
                     "conversations": v.break_even.conversations,
+                    "by": v.by,
                 }
                 for v in self.verdicts
             ],
             "widest": [{name: getattr(place, name) for name in Place.__slots__} for place in self.widest],
             "unpaired": list(self.unpaired),
+            "currency": self.currency,
+            "decision": self.decision.as_dict(),
         }
 
     def __repr__(self) -> str:
@@ -249,6 +259,7 @@ def compare(
     reference: str | None = None,
     conversations: Iterable[str] | None = None,
     seed: int = 0,
+    min_recall: float = MIN_RECALL,
 ) -> Comparison:
     """Compare runs, conversation by conversation.
 
@@ -257,6 +268,7 @@ def compare(
         reference: Name of the run that the others are compared with; without it the first.
         conversations: Look only at these.
         seed: Of the bootstrap; it stands in every row.
+        min_recall: What the run to take must keep of the needed facts, as a share of what the baseline keeps.
     Returns:
         Differences in the order of runs and `MEASURES`. A conversation counts when all runs have it, unchanged.
     Raises:
@@ -274,6 +286,7 @@ def compare(
     if not paired:
         raise NotEnoughDataError("conversations that all runs have", have=0, need=1)
     others = [name for name in named if name != reference]
+    has_money = scale_of(named.values()).currency is not None
     before = [figures[reference][conversation] for conversation in paired]
     differences: list[Difference] = []
     verdicts: list[Verdict] = []
@@ -282,58 +295,16 @@ def compare(
     for name in others:
         after = [figures[name][conversation] for conversation in paired]
         found = [
-            d for measure in MEASURES if (d := _difference(measure, name, reference, after, before, drawn, seed=seed))
+            d
+            for measure in MEASURES
+            if (measure.name != "cost" or has_money)
+            and (d := _difference(measure, name, reference, after, before, drawn, seed=seed))
         ]
         differences += found
         verdicts.append(_verdict(name, reference, found, after, before))
         widest += _widest(name, reference, after, before)
-    return Comparison(named, reference, tuple(differences), tuple(verdicts), tuple(widest), unpaired, seed)
-
-
-def figures_of(run: RunLike) -> dict[str, ConversationFigures]:
-    """The figures of each conversation of a run, in its order."""
-    calls: dict[str, list[dict[str, Any]]] = {}
-    for row in run.rows("calls"):
-        calls.setdefault(row["conversation"], []).append(row)
-    summaries: dict[str, list[dict[str, Any]]] = {}
-    for row in run.rows("summaries"):
-        summaries.setdefault(row["conversation"], []).append(row)
-    firings: dict[str, int] = {}
-    for row in run.rows("checks"):
-        firings[row["conversation"]] = firings.get(row["conversation"], 0) + bool(row["fired"])
-    return {
-        (name := row["conversation"]): _figures(row, calls.get(name, []), summaries.get(name, []), firings.get(name, 0))
-        for row in run.rows("conversations")
-    }
-
-
-def _figures(
-    row: Mapping[str, Any], calls: Sequence[Mapping[str, Any]], summaries: Sequence[Mapping[str, Any]], firings: int
-) -> ConversationFigures:
-    per_call = [net_of_call(call) for call in calls]
-    summary_net = 0.0
-    for summary in summaries:
-        net = net_of_summary(summary)
-        summary_net += net
-        if summary["call"] < len(per_call):  # a summary behind the last call is in the total only
-            per_call[summary["call"]] += net
-    knows_window = any(call["window"] is not None for call in calls)
-    return ConversationFigures(
-        conversation=row["conversation"],
-        content_hash=row["content_hash"],
-        calls=len(calls),
-        net_tokens=sum(map(net_of_call, calls)) + summary_net,
-        prompt_tokens=sum(call["prompt_tokens"] for call in calls),
-        peak_prompt_tokens=max((call["prompt_tokens"] for call in calls), default=0),
-        summary_tokens=sum((s["request_tokens"] or 0) + (s["completion_tokens"] or 0) for s in summaries),
-        firings=firings,
-        summaries=sum(summary["status"] == "written" for summary in summaries),
-        overflow_calls=sum(bool(call["overflow"]) for call in calls) if knows_window or not calls else None,
-        prefix_tokens=sum(call["prefix_tokens"] or 0 for call in calls),
-        reusable_tokens=sum(call["reusable_tokens"] or 0 for call in calls if call["prefix_tokens"] is not None),
-        prompt_per_call=tuple(call["prompt_tokens"] for call in calls),
-        net_upto_call=tuple(accumulate(per_call)),
-    )
+    decision = decide(named, figures=figures, conversations=paired, min_recall=min_recall)
+    return Comparison(named, reference, tuple(differences), tuple(verdicts), tuple(widest), unpaired, seed, decision)
 
 
 def _by_name(runs: Sequence[RunLike | Mapping[str, RunLike]]) -> dict[str, RunLike]:
@@ -403,7 +374,7 @@ def _difference(
 ) -> Difference | None:
     """None where the figure is unknown in one of the runs."""
     value, reference_value = _value(measure, after), _value(measure, before)
-    if value is None or reference_value is None:
+    if value is None or reference_value is None or not measure.has_enough(after):
         return None
     interval = relative_interval = None
     has_relative = not measure.is_share and reference_value > 0
@@ -461,39 +432,51 @@ def _verdict(
     before: Sequence[ConversationFigures],
 ) -> Verdict:
     by_measure = {found.measure: found for found in differences}
-    net, size = by_measure["net_tokens"], by_measure["prompt_tokens"]
+    by = "cost" if "cost" in by_measure else "net_tokens"
+    cost, size = by_measure[by], by_measure["prompt_tokens"]
     return Verdict(
         run=name,
         reference=reference,
-        verdict=verdict_of(size.difference, net.difference),
-        is_certain=net.is_certain,
-        break_even=_break_even(after, before),
+        verdict=verdict_of(size.difference, cost.difference),
+        is_certain=cost.is_certain,
+        break_even=_break_even(after, before, by),
+        by=by,
     )
 
 
-def verdict_of(size: float, net: float) -> str:
-    """The words for a change of prompt tokens and one of net tokens."""
-    if size == net == 0:
+def verdict_of(size: float, cost: float) -> str:
+    """The words for a change of prompt tokens and one of cost: money, or net tokens."""
+    if size == cost == 0:
         return "no difference"
     size_word = "smaller" if size < 0 else "larger" if size > 0 else "as large"
-    net_word = "cheaper" if net < 0 else "dearer" if net > 0 else "as dear"
-    return f"{size_word}{', but' if size * net < 0 else ' and'} {net_word}"
+    cost_word = "cheaper" if cost < 0 else "dearer" if cost > 0 else "as dear"
+    return f"{size_word}{', but' if size * cost < 0 else ' and'} {cost_word}"
 
 
-def _break_even(after: Sequence[ConversationFigures], before: Sequence[ConversationFigures]) -> BreakEven:
-    calls = [call for new, old in zip(after, before, strict=True) if (call := _break_even_call(new, old)) is not None]
+def _break_even(
+    after: Sequence[ConversationFigures], before: Sequence[ConversationFigures], by: str = "net_tokens"
+) -> BreakEven:
+    pairs = [(_spent(new, by), _spent(old, by)) for new, old in zip(after, before, strict=True)]
+    calls = [call for new, old in pairs if (call := _break_even_call(*new, *old)) is not None]
     return BreakEven(float(median(calls)) if calls else None, len(calls), len(after))
 
 
-def _break_even_call(new: ConversationFigures, old: ConversationFigures) -> int | None:
+def _spent(figures: ConversationFigures, by: str) -> tuple[Sequence[float], float]:
+    """What was spent up to each call, and in all."""
+    if by == "cost":
+        return figures.cost_upto_call, figures.cost or 0.0
+    return figures.net_upto_call, figures.net_tokens
+
+
+def _break_even_call(own: Sequence[float], own_total: float, other: Sequence[float], other_total: float) -> int | None:
     """The first call from which on the run is never dearer and ends cheaper, from 0; None when there is none."""
-    if new.net_tokens >= old.net_tokens:
+    if own_total >= other_total:
         return None
     first = None
-    for call, (mine, other) in enumerate(zip(new.net_upto_call, old.net_upto_call, strict=False)):
-        if mine > other:
+    for call, (mine, theirs) in enumerate(zip(own, other, strict=False)):
+        if mine > theirs:
             first = None
-        elif first is None and mine < other:
+        elif first is None and mine < theirs:
             first = call
     return first
 

@@ -493,16 +493,20 @@ class BreakEven:
         return self.reached[len(self.reached) // 2] if self.reached else None
 
 
-def break_even(cost: RunCost, baseline: RunCost) -> BreakEven:
+def break_even(cost: RunCost, baseline: RunCost, *, conversations: Iterable[str] | None = None) -> BreakEven:
     """When a configuration that starts dearer has paid for itself, conversation by conversation.
 
     By money where both know it, else in net tokens. Source: WB-TUNE-06.
+
+    Args:
+        conversations: Look only at these.
     """
+    wanted = None if conversations is None else frozenset(conversations)
     by_money = cost.cost is not None and baseline.cost is not None and cost.currency == baseline.currency
     turns: dict[str, int | None] = {}
     longest = 0
     for name, calls in cost.by_conversation.items():
-        if name not in baseline.by_conversation:
+        if name not in baseline.by_conversation or (wanted is not None and name not in wanted):
             continue
         own, other = _by_turn(calls, by_money), _by_turn(baseline.by_conversation[name], by_money)
         n_turns = max((*own, *other), default=-1) + 1

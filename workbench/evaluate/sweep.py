@@ -1,22 +1,26 @@
 """A grid of configurations over recordings: replayed, chosen on one part, reported on the other (WB-TUNE-02, -06).
 
 In: recordings, a base configuration, a grid. Out: a `Sweep`: runs, the ones that nothing beats, a recommendation with
-its reason. The baseline without summaries and the base itself are always candidates. The choice is made on a seeded
-70 % of the conversations; what it brings is said of the rest, against the baseline that was replayed too. Work is
-shared: a text is counted once, whatever the number of runs, and equal summary requests are answered once.
+its reason (`choice.py` has the rule). The baseline without summaries and the base itself are always candidates. The
+choice is made on a seeded 70 % of the conversations; what it brings is said of the rest, against the baseline that
+was replayed too. Work is shared: a text is counted once, whatever the number of runs, and equal summary requests are
+answered once.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from workbench.config import RunConfig
-from workbench.evaluate.compare import Comparison, ConversationFigures, compare, figures_of, verdict_of
+from workbench.evaluate.choice import MIN_RECALL, Decision, Standing, decide
+from workbench.evaluate.compare import SMALLER_BUT_DEARER, Comparison, compare, verdict_of
+from workbench.evaluate.cost import break_even
+from workbench.evaluate.figures import ConversationFigures, figures_of
 from workbench.evaluate.grid import DEFAULT_MAX_RUNS, configurations
 from workbench.evaluate.net import is_baseline, without_shortening
 from workbench.evaluate.proposal import Choice, propose
@@ -73,20 +77,27 @@ class Candidate:
 
     name: str
     run_id: str
-    overflow_calls: int
-    """On the part that the choice is made on, as are the next two."""
+    standing: Standing
+    """On the part that the choice is made on, as is the next."""
     net_tokens: float
-    peak_prompt_tokens: int
     rest_prompt_change: float | None
     """Prompt tokens on the rest against the baseline, as a share; None without a rest or a baseline's prompt."""
-    rest_net_change: float | None
+    rest_cost_change: float | None
+    """The same of what the choice weighs: money, or net tokens."""
     verdict: str
     """On the rest, against the baseline; empty for the baseline itself."""
-    is_pareto: bool
+    break_even_turn: int | None
+    """Turn of the rest from which on it has cost no more than the baseline, in the middle; None = not within it."""
+
+    @property
+    def is_pareto(self) -> bool:
+        """No candidate that fits beats it in cost, recall and peak at once."""
+        return self.standing.is_pareto
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {name: getattr(self, name) for name in Candidate.__slots__}
+        own = {name: getattr(self, name) for name in Candidate.__slots__ if name != "standing"}
+        return {**self.standing.as_dict(), **own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +107,10 @@ class Sweep:
     runs: RunSet
     plan: SweepPlan
     candidates: tuple[Candidate, ...]
-    recommended: str | None
-    """Name of the configuration; None when all of them overflow the window."""
+    decision: Decision
+    """The choice on `chosen_on`."""
     reason: str
+    """Why, and what it brings on `reported_on`."""
     baseline: str
     chosen_on: tuple[str, ...]
     reported_on: tuple[str, ...]
@@ -108,14 +120,19 @@ class Sweep:
     seed: int
 
     @property
+    def recommended(self) -> str | None:
+        """Name of the configuration; None when all of them overflow the window."""
+        return self.decision.recommended
+
+    @property
     def config(self) -> RunConfig | None:
         """The recommended configuration."""
         return None if self.recommended is None else self.runs[self.recommended].config
 
     @property
     def pareto(self) -> tuple[str, ...]:
-        """Names of the candidates that none beats in tokens and peak at once."""
-        return tuple(one.name for one in self.candidates if one.is_pareto)
+        """Names of the candidates that none beats in cost, recall and peak at once."""
+        return self.decision.pareto
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as `workbench sweep --json` prints them."""
@@ -125,6 +142,9 @@ class Sweep:
             "pareto": [ids[name] for name in self.pareto],
             "recommended": None if self.recommended is None else ids[self.recommended],
             "reason": self.reason,
+            "unit": self.decision.currency or "net tokens",
+            "min_recall": self.decision.min_recall,
+            "recall_unweighed": self.decision.unweighed or None,
             "baseline": ids[self.baseline],
             "plan": self.plan.as_dict(),
             "candidates": [one.as_dict() for one in self.candidates],
@@ -190,6 +210,7 @@ def sweep(
     plan: SweepPlan | None = None,
     max_runs: int = DEFAULT_MAX_RUNS,
     seed: int = 0,
+    min_recall: float = MIN_RECALL,
     runs: str | Path = RUNS_FOLDER,
     jobs: int = 1,
     fresh: bool = False,
@@ -202,6 +223,7 @@ def sweep(
         grid: `{"trigger.token": [1000, 2000], ...}`, see `workbench.evaluate.grid`; None = one made from the recordings.
         plan: What `plan_sweep` said, so that nothing is looked at twice; `grid` and `max_runs` don't matter then.
         seed: Of the part that the choice is made on, and of the intervals.
+        min_recall: Needed-fact recall that the recommendation must keep, as a share of what the baseline keeps.
     Raises:
         ConfigError: an unknown option, an empty axis, an impossible combination, or more than `max_runs`.
     Source: WB-TUNE-02.
@@ -212,49 +234,50 @@ def sweep(
     for start in range(0, len(plan.configs), _BATCH):
         batch = plan.configs[start : start + _BATCH]
         done += replay(recordings, batch, runs=runs, jobs=jobs, fresh=fresh, progress=progress).values()
-    return choose(RunSet(done, problems=recordings.problems), plan, seed=seed)
+    return choose(RunSet(done, problems=recordings.problems), plan, seed=seed, min_recall=min_recall)
 
 
-def choose(runs: RunSet, plan: SweepPlan, *, seed: int = 0) -> Sweep:
-    """The recommendation among finished runs: fewest net tokens of those that fit the window (WB-TUNE-06)."""
+def choose(runs: RunSet, plan: SweepPlan, *, seed: int = 0, min_recall: float = MIN_RECALL) -> Sweep:
+    """The recommendation among finished runs, chosen on one part of the conversations (WB-TUNE-02, -06)."""
     figures = {name: figures_of(run) for name, run in runs.items()}
     baseline = next(name for name, run in runs.items() if is_baseline(run))
     chosen_on, reported_on = split(figures[baseline].values(), seed=seed)
-    totals = {name: _total(figures[name], chosen_on) for name in runs}
-    order = sorted(runs, key=lambda name: (totals[name][0], totals[name][1], name != baseline))
-    front = _pareto(totals)
-    rest = {name: _sums(figures[name], reported_on) for name in runs}
+    decision = decide(runs, figures=figures, conversations=chosen_on, min_recall=min_recall)
+    order = [one.name for one in decision.standings]
+    by_money = decision.currency is not None
+    rest = {name: _sums(figures[name], reported_on, by_money=by_money) for name in runs}
     candidates = []
-    for name in order:
-        overflow, net, peak = totals[name]
+    for standing in decision.standings:
+        name = standing.name
         size, cost = (_change(now, before) for now, before in zip(rest[name], rest[baseline], strict=True))
         verdict = verdict_of(rest[name][0] - rest[baseline][0], rest[name][1] - rest[baseline][1])
+        pays = break_even(runs[name].cost, runs[baseline].cost, conversations=reported_on)
         candidates.append(
             Candidate(
                 name=name,
                 run_id=runs[name].run_id,
-                overflow_calls=overflow,
-                net_tokens=net,
-                peak_prompt_tokens=peak,
+                standing=standing,
+                net_tokens=sum(figures[name][one].net_tokens for one in chosen_on),
                 rest_prompt_change=size,
-                rest_net_change=cost,
+                rest_cost_change=cost,
                 verdict="" if name == baseline else verdict,
-                is_pareto=name in front,
+                break_even_turn=None if name == baseline else pays.median,
             )
         )
-    best = None if candidates[0].overflow_calls else candidates[0]
     compared = [runs[name] for name in (baseline, *(n for n in order[: _MAX_COMPARED + 1] if n != baseline))]
     comparison = compare(*compared, reference=baseline, conversations=reported_on, seed=seed)
+    best = candidates[0] if decision.recommended else None
     return Sweep(
         runs=runs,
         plan=plan,
         candidates=tuple(candidates),
-        recommended=None if best is None else best.name,
-        reason=_reason(best, candidates, baseline, chosen_on, reported_on, comparison),
+        decision=decision,
+        reason=_reason(decision, best, baseline, chosen_on, reported_on, comparison),
         baseline=baseline,
         chosen_on=chosen_on,
         reported_on=reported_on,
-        comparison=comparison,
+        # One recommendation: what was chosen, not what the rest alone would say.
+        comparison=replace(comparison, decision=decision),
         seed=seed,
     )
 
@@ -306,48 +329,37 @@ def _trial(recordings: Recordings, base: RunConfig) -> tuple[float, float]:
     return (perf_counter() - started) / max(n_calls, 1), tokens / max(n_calls, 1)
 
 
-def _total(figures: Mapping[str, ConversationFigures], names: Sequence[str]) -> tuple[int, float, int]:
-    """Overflowing calls, net tokens and peak of some conversations."""
+def _sums(figures: Mapping[str, ConversationFigures], names: Sequence[str], *, by_money: bool) -> tuple[float, float]:
+    """Prompt tokens of some conversations, and what they cost."""
     wanted = [figures[name] for name in names]
-    overflow = sum(one.overflow_calls or 0 for one in wanted)
-    return overflow, sum(one.net_tokens for one in wanted), max(one.peak_prompt_tokens for one in wanted)
-
-
-def _sums(figures: Mapping[str, ConversationFigures], names: Sequence[str]) -> tuple[float, float]:
-    wanted = [figures[name] for name in names]
-    return float(sum(one.prompt_tokens for one in wanted)), sum(one.net_tokens for one in wanted)
+    costs = ((one.cost or 0.0) if by_money else one.net_tokens for one in wanted)
+    return float(sum(one.prompt_tokens for one in wanted)), sum(costs)
 
 
 def _change(now: float, before: float) -> float | None:
     return now / before - 1 if before else None
 
 
-def _pareto(totals: Mapping[str, tuple[int, float, int]]) -> frozenset[str]:
-    """Names that no other beats: nowhere worse, somewhere better."""
-
-    def beats(a: tuple[int, float, int], b: tuple[int, float, int]) -> bool:
-        return a != b and all(x <= y for x, y in zip(a, b, strict=True))
-
-    return frozenset(name for name, mine in totals.items() if not any(beats(other, mine) for other in totals.values()))
-
-
 def _reason(
+    decision: Decision,
     best: Candidate | None,
-    candidates: Sequence[Candidate],
     baseline: str,
     chosen_on: Sequence[str],
     reported_on: Sequence[str],
     comparison: Comparison,
 ) -> str:
-    n_runs, where = len(candidates), f"{len(chosen_on)} conversation{'' if len(chosen_on) == 1 else 's'}"
-    if best is None:
-        return f"each of {n_runs} runs overflows the window; {candidates[0].name} comes closest"
-    if best.name == baseline:
-        return f"nothing costs less than doing without summaries: fewest net tokens of {n_runs} runs on {where}"
-    said = f"fewest net tokens of {n_runs} runs on {where}"
+    """Why this one, on how many conversations, and what it brings on the others."""
+    said = f"{decision.reason}; chosen on {len(chosen_on)} conversation{'' if len(chosen_on) == 1 else 's'}"
+    if best is None or best.name == baseline:
+        return said
     held_out = tuple(chosen_on) != tuple(reported_on)
-    found = comparison.difference(best.name, "net_tokens")
-    change = "" if found.relative is None else f"{found.relative:+.1%}"
+    verdict = next(one for one in comparison.verdicts if one.run == best.name)
+    found = comparison.difference(best.name, verdict.by)
+    change = "" if found.relative is None else f", {verdict.by.replace('_', ' ')} {found.relative:+.1%}"
     sure = {True: "sure", False: "not sure: the interval holds 0", None: "too few conversations for an interval"}
     on = f"the {len(reported_on)} held back" if held_out else "the same, since there is only one"
-    return f"{said}; on {on}: {best.verdict}, net tokens {change} against {baseline!r} ({sure[found.is_certain]})"
+    pays = ""
+    if best.verdict == SMALLER_BUT_DEARER:
+        turn = best.break_even_turn
+        pays = ", it pays in none of them" if turn is None else f", it pays from turn {turn} on where it does (median)"
+    return f"{said}; on {on}: {best.verdict}{change} against {baseline!r} ({sure[found.is_certain]}){pays}"

@@ -7,7 +7,9 @@ dash, and a sentence says why.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from workbench.evaluate.compare import MIN_CONVERSATIONS, N_DRAWS, SMALLER_BUT_DEARER
@@ -16,6 +18,7 @@ from workbench.report.labels import (
     UNKNOWN,
     counted,
     listed,
+    money,
     number,
     percent,
     printable,
@@ -27,6 +30,7 @@ from workbench.report.markup import Markup, element, joined
 from workbench.report.terminal import LINE_WIDTH, broken, figures_table
 
 if TYPE_CHECKING:
+    from workbench.evaluate.choice import Decision, Standing
     from workbench.evaluate.compare import Comparison, Difference, Place, Verdict
     from workbench.evaluate.dry_run import DryRun
     from workbench.evaluate.lint import Lint
@@ -34,11 +38,12 @@ if TYPE_CHECKING:
 
 _HEAD = ("per conversation", "reference", "run", "difference", "95 % interval", "sure")
 _PLACE_HEAD = ("conversation", "net tokens", "at call", "prompt there", "reference")
-_SWEEP_HEAD = ("configuration", "net tokens", "peak", "overflow", "prompt", "net", "verdict")
+_SHARES = frozenset({"prefix_reuse", "needed_fact_recall"})
 _NEXT_HEAD = ("conversation", "events", "tokens it takes", "prompt now", "prompt then", "calls to pay it back")
 _MAX_SWEEP_ROWS = 15
 _QUANTILES = (("p50", "half at most"), ("p90", "90 % at most"), ("max", "largest"))
 _MEASURE_NAMES = {
+    "cost": "money",
     "net_tokens": "net tokens",
     "prompt_tokens": "prompt tokens",
     "peak_prompt_tokens": "largest prompt",
@@ -46,12 +51,13 @@ _MEASURE_NAMES = {
     "firings": "firings",
     "overflow_calls": "calls over the window",
     "prefix_reuse": "prefix reuse",
+    "needed_fact_recall": "needed-fact recall",
 }
 
 
 def comparison_text(comparison: Comparison) -> str:
     """What `workbench compare` prints."""
-    blocks = []
+    blocks = ["\n".join(broken(decision_sentence(comparison.decision), LINE_WIDTH))]
     for verdict in comparison.verdicts:
         lines = broken(verdict_sentence(comparison, verdict), LINE_WIDTH)
         table = figures_table(_HEAD, _rows(comparison, verdict.run)).split("\n")
@@ -90,9 +96,8 @@ def _duration(seconds: float) -> str:
 
 def sweep_text(found: Sweep) -> str:
     """What `workbench sweep` prints at its end."""
-    heading = f"Take {quoted(found.recommended)}" if found.recommended else "No recommendation"
-    lines = broken(f"{heading}: {found.reason}.", LINE_WIDTH)
-    table = figures_table(_SWEEP_HEAD, _sweep_rows(found))
+    lines = broken(_sweep_heading(found), LINE_WIDTH)
+    table = figures_table(_sweep_head(found), _sweep_rows(found))
     left_out = len(found.candidates) - _MAX_SWEEP_ROWS
     more = [f"… and {left_out} more runs, all behind these"] if left_out > 0 else []
     note = broken(_sweep_note(found), LINE_WIDTH)
@@ -101,10 +106,18 @@ def sweep_text(found: Sweep) -> str:
 
 def sweep_html(found: Sweep) -> str:
     """A sweep in a notebook."""
-    heading = f"Take {quoted(found.recommended)}" if found.recommended else "No recommendation"
     rows = _sweep_rows(found)
-    parts = [element("div", element("b", f"{heading}: {found.reason}.")), _html_table(_SWEEP_HEAD, rows)]
+    parts = [element("div", element("b", _sweep_heading(found))), _html_table(_sweep_head(found), rows)]
     return element("div", *parts, element("div", element("small", _sweep_note(found))))
+
+
+def _sweep_heading(found: Sweep) -> str:
+    return decision_sentence(replace(found.decision, reason=found.reason))
+
+
+def _sweep_head(found: Sweep) -> tuple[str, ...]:
+    cost = "net tokens" if found.decision.currency is None else "per 1,000"
+    return ("configuration", cost, "recall", "peak", "overflow", "prompt", "cost", "verdict", "pays from turn")
 
 
 def _sweep_rows(found: Sweep) -> list[list[str]]:
@@ -118,22 +131,45 @@ def _sweep_rows(found: Sweep) -> list[list[str]]:
         name = shorten(one.name, 44) + (f" [{', '.join(tags)}]" if tags else "")
         size, cost = (
             UNKNOWN if change is None else _signed_percent(change)
-            for change in (one.rest_prompt_change, one.rest_net_change)
+            for change in (one.rest_prompt_change, one.rest_cost_change)
         )
-        figures = [number(one.net_tokens), number(one.peak_prompt_tokens), f"{one.overflow_calls:,}"]
-        rows.append([name + ("" if not one.is_pareto else " *"), *figures, size, cost, one.verdict or "the baseline"])
+        figures = standing_cells(one.standing, found.decision.currency)
+        pays = UNKNOWN if one.break_even_turn is None else str(one.break_even_turn)
+        verdict = one.verdict or "the baseline"
+        rows.append([name + ("" if not one.is_pareto else " *"), *figures, size, cost, verdict, pays])
     return rows
 
 
+def standing_cells(standing: Standing, currency: str | None) -> list[str]:
+    """Cost, recall, peak and overflow of a run, as the choice weighs them."""
+    cost, peak, overflow = standing.cost, standing.peak_prompt_tokens, standing.overflow_calls
+    return [
+        UNKNOWN if cost is None else number(cost) if currency is None else money(cost, currency),
+        UNKNOWN if standing.recall is None else share(standing.recall),
+        UNKNOWN if peak is None else number(peak),
+        UNKNOWN if overflow is None else f"{overflow:,}",
+    ]
+
+
 def _sweep_note(found: Sweep) -> str:
-    rest = f"the last three columns on {counted(len(found.reported_on), 'other')}"
+    rest = f"the last four columns on {counted(len(found.reported_on), 'other')}"
     if found.chosen_on == found.reported_on:
-        rest = "so are the last three columns, since there is no other"
-    return (
+        rest = "so are the last four columns, since there is no other"
+    said = (
         f"Chosen on {counted(len(found.chosen_on), 'conversation')} (seed {found.seed}); {rest}, against "
-        f"{quoted(found.baseline)}. * = no run is better in overflow, net tokens and peak at once. Fewer tokens say "
-        "nothing about what a summary has lost."
+        f"{quoted(found.baseline)}. * = no run that fits is better in cost, recall and peak at once."
     )
+    if found.decision.unweighed:
+        return f"{said} Fewer tokens say nothing about what a summary has lost."
+    if any(run.config.summarizer and run.config.summaries.source == "extractive" for run in found.runs.values()):
+        return f"{said} Recall of the extractive source is a ceiling; a cassette or a live model gives the value."
+    return said
+
+
+def decision_sentence(decision: Decision) -> str:
+    """What to take and why."""
+    heading = f"Take {quoted(decision.recommended)}" if decision.recommended else "No recommendation"
+    return f"{heading}: {decision.reason}."
 
 
 def lint_text(found: Lint, following: Sequence[DryRun] = ()) -> str:
@@ -164,7 +200,10 @@ def _next_cells(one: DryRun) -> list[str]:
 
 def comparison_section(comparison: Comparison) -> Markup:
     """The part of a page about paired differences."""
-    parts = [element("h2", "Compared conversation by conversation", id="compared")]
+    parts = [
+        element("h2", "Compared conversation by conversation", id="compared"),
+        element("p", decision_sentence(comparison.decision)),
+    ]
     for verdict in comparison.verdicts:
         parts.append(element("p", verdict_sentence(comparison, verdict)))
         parts.append(_html_table(_HEAD, _rows(comparison, verdict.run)))
@@ -184,10 +223,10 @@ def comparison_html(comparison: Comparison) -> str:
 
 def verdict_sentence(comparison: Comparison, verdict: Verdict) -> str:
     """Smaller or larger, cheaper or dearer, by how much, how sure, and from which call on it pays."""
-    net = comparison.difference(verdict.run, "net_tokens")
+    cost = comparison.difference(verdict.run, verdict.by)
     size = comparison.difference(verdict.run, "prompt_tokens")
     sure = {True: "", False: "; the interval holds 0: not sure", None: ""}[verdict.is_certain]
-    amounts = f"prompt tokens {_change(size)}, net tokens {_change(net)}{sure}"
+    amounts = f"prompt tokens {_change(size)}, {_MEASURE_NAMES[verdict.by]} {_change(cost)}{sure}"
     pays = ""
     even = verdict.break_even
     if even.call is not None:
@@ -212,11 +251,12 @@ def _signed_percent(value: float) -> str:
     return f"{MINUS if value < 0 else '+'}{percent(value)}"
 
 
-def _signed(value: float, *, is_share: bool = False) -> str:
-    if value == 0:
-        return "±0"
-    size = share(abs(value)) if is_share else _amount(abs(value))
-    return f"{MINUS if value < 0 else '+'}{size}"
+def _signed(value: float) -> str:
+    return _with_sign(value, _amount)
+
+
+def _with_sign(value: float, form: Callable[[float], str]) -> str:
+    return "±0" if value == 0 else f"{MINUS if value < 0 else '+'}{form(abs(value))}"
 
 
 def _amount(value: float) -> str:
@@ -224,19 +264,21 @@ def _amount(value: float) -> str:
 
 
 def _rows(comparison: Comparison, run: str) -> list[list[str]]:
-    return [_cells(found) for found in comparison.differences if found.run == run]
+    currency = comparison.currency
+    return [_cells(found, currency) for found in comparison.differences if found.run == run]
 
 
-def _cells(found: Difference) -> list[str]:
-    is_share = found.measure == "prefix_reuse"
-    form = share if is_share else _amount
+def _cells(found: Difference, currency: str | None) -> list[str]:
+    is_share = found.measure in _SHARES
+    of_money = currency if found.measure == "cost" else None
+    form = share if is_share else _amount if of_money is None else partial(money, currency=of_money)
     relative = "" if found.relative is None else f" ({_signed_percent(found.relative)})"
     interval = UNKNOWN
     if found.interval is not None:
-        low, high = (_signed(end, is_share=is_share) for end in found.interval)
+        low, high = (_with_sign(end, form) for end in found.interval)
         interval = f"{low} to {high}"
     sure = {True: "yes", False: "no", None: UNKNOWN}[found.is_certain]
-    change = _signed(found.difference, is_share=is_share)
+    change = _with_sign(found.difference, form)
     name = _MEASURE_NAMES.get(found.measure, found.measure)
     return [name, form(found.reference_value), form(found.value), f"{change}{relative}", interval, sure]
 

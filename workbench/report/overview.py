@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from workbench.evaluate.choice import Decision, Scale, cost_per_1000, decide, limit_words, scale_of
 from workbench.evaluate.cost import RunCost, break_even, difference_of
 from workbench.evaluate.net import (
     NET_RULE,
@@ -83,7 +84,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a report says first; `rows` are sorted: what fits the window first, then by cost or net tokens."""
+    """What a report says first; `rows` are sorted as the decision is: the best first."""
 
     heading: str
     rule: str
@@ -94,27 +95,32 @@ class Overview:
     recommended: str | None
     baseline: str | None
     today: str | None
+    decision: Decision
 
 
-def overview(runs: Runs, *, today: str | None = None) -> Overview:
+def overview(runs: Runs, *, today: str | None = None, decision: Decision | None = None) -> Overview:
     """Table, recommendation and remarks of a run set.
 
     Args:
         runs: At least one run.
         today: Name of the configuration in production; without it the one that is called `today`.
+        decision: What was chosen among these and perhaps other runs, on some of the conversations; without it all of
+            them decide.
     """
+    if decision is None or not {one.name for one in decision.standings} >= set(runs):
+        decision = decide(runs)
     scale = scale_of(runs.values())
-    ordered = sorted(runs.values(), key=scale.rank)
+    ordered = [runs[one.name] for one in decision.standings if one.name in runs]
     baseline = next((run for run in runs.values() if is_baseline(run)), None)
     current = next((run for run in runs.values() if run.name == (today or "today")), None)
-    best = _best(ordered, scale)
+    best = None if decision.recommended is None else runs[decision.recommended]
     tagged = (("recommended", best), ("baseline", baseline), ("today", current))
     # Beside money the stand-in for it would only be a second opinion.
     left_out = None if scale.currency is None else _net
     columns = tuple(one for one in _COLUMNS if one.stands(ordered) and one.measure is not left_out)
     return Overview(
-        heading=_heading(ordered, best, baseline, current, scale),
-        rule=_rule(ordered, baseline, scale),
+        heading=_heading(ordered, best, baseline, current, scale, decision),
+        rule=_rule(ordered, baseline, scale, decision),
         provenance=provenance(ordered),
         columns=columns,
         rows=tuple(
@@ -125,10 +131,11 @@ def overview(runs: Runs, *, today: str | None = None) -> Overview:
             )
             for run in ordered
         ),
-        remarks=tuple(_remarks(ordered, best, baseline, scale)),
+        remarks=tuple(_remarks(ordered, best, baseline, scale, decision)),
         recommended=best.name if best else None,
         baseline=baseline.name if baseline else None,
         today=current.name if current else None,
+        decision=decision,
     )
 
 
@@ -149,58 +156,17 @@ def _overflows(run: RunLike) -> bool:
     return bool(run.facts.get("overflow_calls"))
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """What configurations are compared by: money where the cost of all of them is known, else net tokens."""
-
-    currency: str | None
-    """None = net tokens."""
-
-    def value(self, run: RunLike) -> float | None:
-        """What a run needs of it; of money per 1,000 conversations."""
-        return net_tokens(run) if self.currency is None else cost_per_1000(run)
-
-    def rank(self, run: RunLike) -> tuple[int, bool, float, bool]:
-        """The best run first."""
-        value = self.value(run)
-        # Equal figures: the baseline stands first, because it is the simpler thing to run.
-        return run.facts.get("overflow_calls") or 0, value is None, value or 0.0, not is_baseline(run)
-
-    def text(self, value: float) -> str:
-        """An amount in words."""
-        if self.currency is None:
-            return f"{number(value)} net tokens"
-        return f"{money(value, self.currency)} per 1,000 conversations"
-
-    @property
-    def fewest(self) -> str:
-        """What is said of the best."""
-        return "needs the fewest net tokens" if self.currency is None else "is the cheapest"
-
-
-def scale_of(runs: Iterable[RunLike]) -> Scale:
-    """Money if every run has a cost in the same currency."""
-    currencies = {run.facts.get("currency") if run.facts.get("cost") is not None else None for run in runs}
-    return Scale(currencies.pop() if len(currencies) == 1 else None)
-
-
-def cost_per_1000(run: RunLike) -> float | None:
-    """What a thousand conversations like these cost; None where a price is unknown."""
-    cost, conversations = run.facts.get("cost"), run.facts.get("conversations")
-    return None if cost is None or not conversations else float(1000 * cost / conversations)
+def amount(scale: Scale, value: float) -> str:
+    """A cost in words."""
+    if scale.currency is None:
+        return f"{number(value)} net tokens"
+    return f"{money(value, scale.currency)} per 1,000 conversations"
 
 
 def cost_in_detail(run: RunLike) -> RunCost | None:
     """The cost of a run call by call; None for what isn't a stored run."""
     found = getattr(run, "cost", None)
     return found if isinstance(found, RunCost) else None
-
-
-def _best(ordered: list[RunLike], scale: Scale) -> RunLike | None:
-    """The recommendation: first in rank, if it fits the window and there was something to choose from."""
-    if len(ordered) < 2 or _overflows(ordered[0]) or scale.value(ordered[0]) is None:
-        return None
-    return ordered[0]
 
 
 # --- the table --------------------------------------------------------------------------------------------
@@ -434,7 +400,12 @@ def _fault_words(run: RunLike) -> str:
 
 
 def _heading(
-    ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, current: RunLike | None, scale: Scale
+    ordered: list[RunLike],
+    best: RunLike | None,
+    baseline: RunLike | None,
+    current: RunLike | None,
+    scale: Scale,
+    decision: Decision,
 ) -> str:
     if not any(run.facts.get("calls") for run in ordered):
         return "No model call in these recordings: nothing to measure"
@@ -443,25 +414,41 @@ def _heading(
     if best is None:
         return _heading_without_choice(ordered[0])
     runner_up = next((run for run in ordered if run is not best and scale.value(run) is not None), None)
-    if all(scale.value(run) == scale.value(best) for run in ordered):
+    if all((scale.value(run), _recall(run)) == (scale.value(best), _recall(best)) for run in ordered):
         group = "both" if len(ordered) == 2 else f"all {len(ordered)}"
         verb = "need" if scale.currency is None else "cost"
-        return f"It makes no difference: {group} configurations {verb} {scale.text(scale.value(best) or 0)}"
-    behind = _behind(best, runner_up, scale)
+        return f"It makes no difference: {group} configurations {verb} {amount(scale, scale.value(best) or 0)}"
+    fewest = _fewest(best, scale, decision)
+    behind = _behind(best, runner_up, scale, decision)
     if best is baseline:
-        return f"Do without summaries: {quoted(best.name)} {scale.fewest}{behind}"
+        return f"Do without summaries: {quoted(best.name)} {fewest}{behind}"
     if best is current:
-        return f"Keep {quoted(best.name)}: it {scale.fewest}{behind}"
+        return f"Keep {quoted(best.name)}: it {fewest}{behind}"
     gains = [
         f"{gain} than {words}"
         for other, words in ((current, "today"), (baseline, "without summaries"))
         if other is not None and (gain := _gain(best, other, scale))
     ]
+    kept = "" if decision.unweighed else f", recall {share(decision.standing(best.name).recall or 0.0)}"
     if scale.currency is not None:
         words = listed(gains) if gains else f"the cheapest{behind}"
-        return f"Take {quoted(best.name)}: {words}, {scale.text(scale.value(best) or 0)}{_fit(best)}"
+        return f"Take {quoted(best.name)}: {words}, {amount(scale, scale.value(best) or 0)}{kept}{_fit(best)}"
     words = f"{gains[0].replace(' than', ' net tokens than', 1)}" if gains else f"fewest net tokens{behind}"
-    return f"Take {quoted(best.name)}: {listed([words, *gains[1:]])}{_fit(best)}"
+    return f"Take {quoted(best.name)}: {listed([words, *gains[1:]])}{kept}{_fit(best)}"
+
+
+def _recall(run: RunLike) -> float | None:
+    return run.facts.get("needed_fact_recall")
+
+
+def _fewest(best: RunLike, scale: Scale, decision: Decision) -> str:
+    """What is said of the best; where recall is weighed, it is the best of what keeps enough."""
+    own = decision.standing(best.name)
+    if not own.keeps_enough:
+        return f"keeps the most of the needed facts, {share(own.recall or 0.0)}"
+    least = "needs the fewest net tokens" if scale.currency is None else "is the cheapest"
+    turned_down = any(one.fits and not one.keeps_enough for one in decision.standings)
+    return f"{least} of what has {limit_words(decision)}" if turned_down else least
 
 
 def _heading_of_one(run: RunLike) -> str:
@@ -484,15 +471,16 @@ def _heading_without_choice(closest: RunLike) -> str:
     )
 
 
-def _behind(best: RunLike, runner_up: RunLike | None, scale: Scale) -> str:
-    other = scale.value(runner_up) if runner_up else None
-    if runner_up is None or other is None:
+def _behind(best: RunLike, runner_up: RunLike | None, scale: Scale, decision: Decision) -> str:
+    """How far the next is behind; nothing where another would be cheaper and was turned down for what it loses."""
+    own, other = scale.value(best) or 0.0, scale.value(runner_up) if runner_up else None
+    if runner_up is None or other is None or not decision.standing(runner_up.name).keeps_enough:
         return ""
     if _overflows(runner_up):
         return ", the others exceed the window"
-    if other == scale.value(best):
+    if other == own:
         return f", as {'many' if scale.currency is None else 'cheap'} as {quoted(runner_up.name)}"
-    return f", {quoted(runner_up.name)} is next with {difference(other, scale.value(best) or 0)}"
+    return f", {quoted(runner_up.name)} is next with {difference(other, own)}" if other > own else ""
 
 
 def _gain(best: RunLike, other: RunLike, scale: Scale) -> str:
@@ -503,20 +491,23 @@ def _gain(best: RunLike, other: RunLike, scale: Scale) -> str:
 
 
 def _fit(best: RunLike) -> str:
-    return ", no overflow" if best.facts.get("overflow_calls") == 0 else ""
+    overflow = best.facts.get("overflow_calls")
+    return ", no overflow" if overflow == 0 else ", window unknown" if overflow is None else ""
 
 
-def _rule(ordered: list[RunLike], baseline: RunLike | None, scale: Scale) -> str:
+def _rule(ordered: list[RunLike], baseline: RunLike | None, scale: Scale, decision: Decision) -> str:
     """How the recommendation was chosen, and what the differences refer to."""
     known = any(run.facts.get("overflow_calls") is not None for run in ordered)
-    among = "among configurations without overflow" if known else "the context window is unknown, so overflow isn't"
-    least = "fewest net tokens" if scale.currency is None else "lowest cost"
-    chosen = f"Rule: {least} {among}" if known else f"Rule: {least}; {among} checked"
+    conditions = [*([] if decision.unweighed else [limit_words(decision)]), *(["no overflow"] if known else [])]
+    among = f" among configurations with {listed(conditions)}" if conditions else ""
+    unknown = "" if known else "; the context window is unknown, so overflow isn't checked"
     against = f" Differences are against {quoted(baseline.name)}." if baseline and len(ordered) > 1 else ""
-    return f"{chosen}; {NET_RULE if scale.currency is None else COST_RULE}.{against}"
+    return f"Rule: {scale.least}{among}{unknown}; {NET_RULE if scale.currency is None else COST_RULE}.{against}"
 
 
-def _remarks(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, scale: Scale) -> Iterable[str]:
+def _remarks(
+    ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, scale: Scale, decision: Decision
+) -> Iterable[str]:
     if baseline is None:
         yield "The baseline “no summary” is missing: savings can't be stated."
     for field, words in (("data_hash", "data"), ("profile", "profiles")):
@@ -525,14 +516,50 @@ def _remarks(ordered: list[RunLike], best: RunLike | None, baseline: RunLike | N
     reasons = dict.fromkeys(reason for run in ordered if (found := cost_in_detail(run)) for reason in found.unknown)
     if reasons:
         yield f"No cost: {'; '.join(reasons)}."
-    if best is None or scale.currency is not None:
+    if best is None:
         return
-    prompts = {run.name: net for run in ordered if not _overflows(run) and (net := net_prompt_tokens(run)) is not None}
+    if decision.unweighed:
+        yield f"Chosen by cost alone: {decision.unweighed}."
+    else:
+        yield from _recall_remarks(ordered, best, scale, decision)
+    if scale.currency is not None:
+        return
+    prompts = {
+        run.name: net
+        for run in ordered
+        if decision.standing(run.name).keeps_enough
+        and not _overflows(run)
+        and (net := net_prompt_tokens(run)) is not None
+    }
     cheapest = min(prompts, key=lambda name: (prompts[name], name != best.name), default=best.name)
     if cheapest != best.name:
         yield (
             f"The summary model's tokens decide: without them {quoted(cheapest)} would come first. They count at the "
             "price of an uncached prompt token; a cheaper summary model moves the choice that way."
+        )
+
+
+def _recall_remarks(ordered: list[RunLike], best: RunLike, scale: Scale, decision: Decision) -> Iterable[str]:
+    """What was turned down for the facts it loses, and what recall is worth under this source."""
+    own = scale.value(best)
+    cheaper = [
+        run
+        for run in ordered
+        if not decision.standing(run.name).keeps_enough
+        and not _overflows(run)
+        and own is not None
+        and (value := scale.value(run)) is not None
+        and value < own
+    ]
+    if cheaper:
+        run = min(cheaper, key=lambda run: scale.value(run) or 0.0)
+        less = percent(1 - (scale.value(run) or 0.0) / (own or 1.0))
+        recall = share(decision.standing(run.name).recall or 0.0)
+        yield f"{quoted(run.name)} costs {less} less, but its recall is {recall}: the choice turns on what may be lost."
+    if any(summary_source(run) == "extractive" for run in ordered):
+        yield (
+            "Recall is a ceiling here: the extractive source picks facts by the rules that count them. A model's "
+            "summaries keep less; a cassette or a live model gives the value."
         )
 
 

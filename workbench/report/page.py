@@ -22,7 +22,7 @@ from workbench.report.comparison import comparison_section
 from workbench.report.facts import facts_section
 from workbench.report.labels import counted, listed, quoted, share, shorten
 from workbench.report.markup import Content, Markup, element, joined, verbatim
-from workbench.report.overview import Overview, overview, scale_of, sentence, summary_source
+from workbench.report.overview import Overview, overview, sentence, summary_source
 from workbench.report.palette import in_dark
 from workbench.report.selection import ReadOnce, Selection
 from workbench.report.stylesheet import style_with
@@ -83,7 +83,7 @@ def html_document(
         return _document("No run to show", [element("h1", "No run to show")])
     found = list(getattr(runs, "problems", ()) if problems is None else problems)
     runs = {name: ReadOnce(run) for name, run in runs.items()}
-    view = overview(runs, today=today)
+    view = overview(runs, today=today, decision=None if comparison is None else comparison.decision)
     heading = title or view.heading
     shown = Selection.of(runs, view)
     body = [
@@ -250,7 +250,7 @@ def _limits(runs: Runs, view: Overview) -> Markup:
             "What they keep is a ceiling, and their length is the source's own; a cassette or a live model gives the "
             "real value."
         )
-    if view.recommended and scale_of(runs.values()).currency is None:
+    if view.recommended and view.decision.currency is None:
         lines.append(f"Money: {NET_RULE}. The provider's minimum lengths, lifetimes and write prices aren't in it.")
     shares = _shares(runs, view)
     reuse = (

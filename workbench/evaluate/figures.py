@@ -1,0 +1,126 @@
+"""What a run did in each conversation: the sums that comparisons, choices and sweeps are made of.
+
+In: a run's rows, and its cost call by call where it knows one. Out: `ConversationFigures` by conversation. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from workbench.evaluate.cost import CallCost, RunCost
+from workbench.evaluate.net import RunLike, net_of_call, net_of_summary
+from workbench.evaluate.retention import retention
+from workbench.replay.needed_states import VISIBLE
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFigures:
+    """What one run did in one conversation; sums over its calls and summaries."""
+
+    conversation: str
+    content_hash: str
+    calls: int
+    net_tokens: float
+    prompt_tokens: int
+    peak_prompt_tokens: int
+    summary_tokens: int
+    firings: int
+    summaries: int
+    overflow_calls: int | None
+    """None where the window is unknown."""
+    prefix_tokens: int
+    reusable_tokens: int
+    prompt_per_call: tuple[int, ...]
+    net_upto_call: tuple[float, ...]
+    """Net tokens of everything up to each call, the summaries that it can see included."""
+    cost: float | None = None
+    """Money; None where a price is unknown."""
+    cost_upto_call: tuple[float, ...] = ()
+    """The same for money; empty where a price is unknown."""
+    needed_facts: int = 0
+    """Of the headline (WB-RET-01b), as is the next."""
+    visible_facts: int = 0
+
+
+def figures_of(run: RunLike) -> dict[str, ConversationFigures]:
+    """The figures of each conversation of a run, in its order."""
+    calls, summaries = _grouped(run.rows("calls")), _grouped(run.rows("summaries"))
+    firings: dict[str, int] = {}
+    for row in run.rows("checks"):
+        firings[row["conversation"]] = firings.get(row["conversation"], 0) + bool(row["fired"])
+    facts: dict[str, tuple[int, int]] = {}
+    for row in retention(run).headline:
+        needed, visible = facts.get(row["conversation"], (0, 0))
+        facts[row["conversation"]] = (needed + 1, visible + (row["state"] in VISIBLE))
+    found = getattr(run, "cost", None)
+    costs = found.by_conversation if isinstance(found, RunCost) and found.cost is not None else {}
+    return {
+        (name := row["conversation"]): _figures(
+            row,
+            calls.get(name, []),
+            summaries.get(name, []),
+            firings.get(name, 0),
+            facts.get(name, (0, 0)),
+            costs.get(name, [] if costs else None),
+        )
+        for row in run.rows("conversations")
+    }
+
+
+def _figures(
+    row: Row,
+    calls: Sequence[Row],
+    summaries: Sequence[Row],
+    firings: int,
+    facts: tuple[int, int],
+    costs: Sequence[CallCost] | None,
+) -> ConversationFigures:
+    per_call = [net_of_call(call) for call in calls]
+    summary_net = 0.0
+    for summary in summaries:
+        net = net_of_summary(summary)
+        summary_net += net
+        if summary["call"] < len(per_call):  # a summary behind the last call is in the total only
+            per_call[summary["call"]] += net
+    knows_window = any(call["window"] is not None for call in calls)
+    money = None if costs is None else [(one.call, one.cost or 0.0) for one in costs]
+    return ConversationFigures(
+        conversation=row["conversation"],
+        content_hash=row["content_hash"],
+        calls=len(calls),
+        net_tokens=sum(map(net_of_call, calls)) + summary_net,
+        prompt_tokens=sum(call["prompt_tokens"] for call in calls),
+        peak_prompt_tokens=max((call["prompt_tokens"] for call in calls), default=0),
+        summary_tokens=sum((s["request_tokens"] or 0) + (s["completion_tokens"] or 0) for s in summaries),
+        firings=firings,
+        summaries=sum(summary["status"] == "written" for summary in summaries),
+        overflow_calls=sum(bool(call["overflow"]) for call in calls) if knows_window or not calls else None,
+        prefix_tokens=sum(call["prefix_tokens"] or 0 for call in calls),
+        reusable_tokens=sum(call["reusable_tokens"] or 0 for call in calls if call["prefix_tokens"] is not None),
+        prompt_per_call=tuple(call["prompt_tokens"] for call in calls),
+        net_upto_call=tuple(accumulate(per_call)),
+        cost=None if money is None else sum(amount for _, amount in money),
+        cost_upto_call=() if money is None else _upto_call(money, len(calls)),
+        needed_facts=facts[0],
+        visible_facts=facts[1],
+    )
+
+
+def _upto_call(spent: Sequence[tuple[int, float]], n_calls: int) -> tuple[float, ...]:
+    per_call = [0.0] * n_calls
+    for call, amount in spent:
+        if call < n_calls:
+            per_call[call] += amount
+    return tuple(accumulate(per_call))
+
+
+def _grouped(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        grouped.setdefault(row["conversation"], []).append(row)
+    return grouped
