@@ -12,16 +12,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import ConfigError, NotEnoughDataError, nearest_name
-from workbench.evaluate.compare import (
-    LEVEL,
-    MEASURES,
-    MIN_CONVERSATIONS,
-    N_DRAWS,
-    Comparison,
-    ConversationFigures,
-    compare,
-    figures_of,
-)
+from workbench.evaluate.compare import LEVEL, MEASURES, MIN_CONVERSATIONS, N_DRAWS, Comparison, compare
+from workbench.evaluate.figures import ConversationFigures, figures_of
 from workbench.evaluate.lint import WARNING, lint
 from workbench.evaluate.net import RunLike, is_baseline, net_tokens
 from workbench.evaluate.retention import retention

@@ -64,12 +64,16 @@ class Column:
     """A column of one fact is left out when no run knows it; without a fact it always stands."""
     is_fault: bool = False
     """It is left out also when the fact is 0 in every run."""
+    is_told_above: bool = False
+    """It is left out when the fact is the same in every run: the line above the table says it."""
 
     def stands(self, runs: Iterable[RunLike]) -> bool:
         """The column has something to say about these runs."""
         if not self.fact:
             return True
         values = [run.facts.get(self.fact) for run in runs]
+        if self.is_told_above and len(set(values)) == 1:
+            return False
         return any(values) if self.is_fault else any(value is not None for value in values)
 
 
@@ -246,7 +250,7 @@ _COLUMNS = (
         "tokens that the summary model read and wrote; part of the net tokens",
         _plain("summary_tokens", _NOT_MEASURED),
     ),
-    Column("calls", "calls of the main model", _plain("calls", _NOT_MEASURED)),
+    Column("calls", "calls of the main model", _plain("calls", _NOT_MEASURED), "calls", is_told_above=True),
     Column("firings", "trigger checks that fired", _plain("firings", _NOT_MEASURED)),
     Column(
         "prefix reuse",
