@@ -21,10 +21,11 @@ def check(tally: Tally, n: int) -> None:
     assert (tally.n, tally.examples) == (n, [])
 
 
-def test_killed_processes_lose_nothing_that_they_acknowledged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n", [3, pytest.param(9, marks=pytest.mark.slow)])
+def test_killed_processes_lose_nothing_that_they_acknowledged(n: int, tmp_path: Path) -> None:
     """REL-02, M1: no event, no summary without its event, no gap, no half import, and every file opens again."""
-    tally = crashes.kills(tmp_path, n=6, seed=1)
-    check(tally, 6)
+    tally = crashes.kills(tmp_path, n=n, seed=1)
+    check(tally, n)
     assert tally.seen["events acknowledged"] > 20
 
 
@@ -65,9 +66,10 @@ def test_a_forked_child_may_not_use_its_parents_store(tmp_path: Path) -> None:
     check(crashes.forks(tmp_path, n=3, seed=1), 3)
 
 
-def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(n: int, tmp_path: Path) -> None:
     """REL-06, M7, M8: no file may grow beyond a size: head line, journal, log, checkpoint."""
-    check(crashes.full_disks(tmp_path, n=3, seed=1), 3)
+    check(crashes.full_disks(tmp_path, n=n, seed=1), n)
 
 
 @pytest.mark.slow

@@ -278,11 +278,9 @@ CALLS: dict[str, Callable[[QueuedDuckDBStore], Awaitable[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_every_other_call_comes_after_what_is_queued(name: str, tmp_path: Path) -> None:
+def test_every_other_call_comes_after_what_is_queued(tmp_path: Path) -> None:
     async def main() -> None:
         store = queued_store(tmp_path)
-        await create(store)
         kinds: list[str] = []
         write = store._journal.append
 
@@ -291,12 +289,15 @@ def test_every_other_call_comes_after_what_is_queued(name: str, tmp_path: Path) 
             return write(kind, payload)
 
         store._journal.append = note  # type: ignore[method-assign]
-        for n in range(3):
-            await append(store, event_of(n))
-        assert kinds == []
-        await CALLS[name](store)
-        assert kinds[:3] == ["event"] * 3
-        await store.close()
+        for name, call in CALLS.items():
+            await store.delete(KEY)
+            await create(store)
+            kinds.clear()
+            for n in range(3):
+                await append(store, event_of(n))
+            assert kinds == []
+            await call(store)
+            assert kinds[:3] == ["event"] * 3, name
 
     run(main())
 
