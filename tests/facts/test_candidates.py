@@ -100,6 +100,13 @@ def test_a_short_code_identifier_without_a_digit_is_of_class_code():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["[A-Za-z0-9]", "[a-z0-9_]+", "^[A-Z0-9]*$"])
+def test_the_inside_of_a_character_class_is_syntax(text):
+    """WB-RET-01a: no identifier, whatever digits it has."""
+    assert found(text) == []
+    assert found("a-z0x9") != []
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

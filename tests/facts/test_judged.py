@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
+from workbench.config import RunConfig
+from workbench.evaluate.retention import recall_of, retention
 from workbench.recordings import load_recordings
 from workbench.replay.needed import RecordedTexts, needed_facts, term_counts
+from workbench.replay.replay import replay
 
 JUDGED: list[dict[str, Any]] = [
     json.loads(line) for line in (Path(__file__).parent / "judged.jsonl").read_text(encoding="utf-8").splitlines()
@@ -67,3 +70,25 @@ def test_each_judged_fact_is_still_found_where_it_was_judged(recording: str, sha
     assert wanted <= found
     if recording in {"crosswoz", "real-persona-chat"}:  # all that the headline has was judged
         assert len(wanted) == sum(kind == "cjk" for *_, kind, _ in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recording", ["tau-bench", "swe-smith"])
+def test_recall_falls_as_the_kept_window_shrinks(recording: str, shared_path: Path, tmp_path: Path) -> None:
+    """WB-RET-01: with all of the history everything is visible, with two messages of it nearly nothing."""
+    configs = [
+        RunConfig.from_values(
+            {
+                "name": str(n),
+                "billing": {"encoding": "runes:4"},
+                "agent": {"max_history_runs": n, "history_limit_unit": "message"},
+            }
+        )
+        for n in (0, 40, 20, 10, 5, 2)
+    ]
+    runs = replay(shared_path / "data" / recording, configs, runs=tmp_path, progress=False)
+    shares = [recall_of(retention(run).headline).share for run in runs.values()]
+    assert shares[0] == 1.0
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 0.2
+    assert len(set(shares)) >= 5

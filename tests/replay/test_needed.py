@@ -104,6 +104,14 @@ def test_names_and_small_amounts_hang_on_who_said_them_first(needed_of) -> None:
     assert needed_of([("user", "?"), ("assistant", long_amount), *FILLER, ("user", "?"), ("assistant", long_amount)])
 
 
+def test_a_heading_made_of_what_the_user_said_is_no_name(needed_of) -> None:
+    """WB-RET-01a: a name is written as one where it comes from."""
+    turns = [("user", "please move my return flight for Ana Bell"), ("assistant", "sure")]
+    turns += [("user", "and?"), ("assistant", "wait"), ("user", "now?"), ("assistant", "checking")]
+    turns += [("user", "well?"), ("assistant", "On the Return Flight sits Ana Bell.")]
+    assert [(kind, value) for kind, value, *_ in needed_of(turns)] == [("name", "Ana Bell")]
+
+
 def test_terms_that_many_conversations_say_are_no_facts(needed_of) -> None:
     """WB-RET-01a: the rarest 4-gram in at most max(2, 2 %) of conversations."""
     turns = [("user", "我住在翠屏山庄"), *FILLER[1:], ("user", "?"), ("assistant", "会送到翠屏山庄")]
