@@ -194,14 +194,9 @@ def test_a_trigger_tree_becomes_the_checks_that_it_stands_for() -> None:
     text = source(plain)
     assert "\t\tsummary.WithTokenThreshold(9),\n" in text
     assert "const silence = 5 * time.Minute\n" in text
-    tree = [
-        "\t\tsummary.WithChecksAny(",
-        "\t\t\tsummary.CheckEventThreshold(20),",
-        "\t\t\tsummary.ChecksAll([]summary.Checker{summary.CheckTokenThreshold(4000), "
-        "summary.CheckTimeThreshold(silence)}),",
-        "\t\t),",
-    ]
-    assert "\n".join(tree) in text
+    inner = "[]summary.Checker{summary.CheckTokenThreshold(4000), summary.CheckTimeThreshold(silence)}"
+    tree = ("summary.WithChecksAny(", "\tsummary.CheckEventThreshold(20),", f"\tsummary.ChecksAll({inner}),", "),")
+    assert "\n".join(f"\t\t{line}" for line in tree) in text
     shared = summarising("s", trigger={"all": [{"event": 3}, {"any": [{"context": {"ratio": 0.4}}, {"token": 7}]}]})
     assert "return check1(sess) && (check2(ctx, sess) || check3(sess))" in source(shared)
 

@@ -220,24 +220,33 @@ def _run_of(config: RunConfig, runs: Mapping[str, RunLike]) -> RunLike:
 # --- figures ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """A figure as `times` the ratio of two sums over conversations."""
+
+    name: str
+    doc: str
+    tops: Sequence[float | None]
+    pers: Sequence[float]
+    times: float = 1
+    is_share: bool = False
+
+
 def _key_figures(run: RunLike, figures: Sequence[ConversationFigures], *, seed: int) -> list[KeyFigure]:
-    """Sums over conversations, divided: (name, doc, tops, pers, times, is a share)."""
     calls = [float(one.calls) for one in figures]
     prompts = [float(one.prompt_tokens) for one in figures]
-    ones = [1.0] * len(figures)
+    firings = [float(one.firings) for one in figures]
     over = [None if one.overflow_calls is None else float(one.overflow_calls) for one in figures]
-    rows: list[tuple[str, str, Sequence[float | None], Sequence[float], float, bool]] = [
-        (WATCHED[0], "firings per 100 model requests", [float(one.firings) for one in figures], calls, 100, False),
-        (WATCHED[1], "prompt tokens that the provider's cache has", _cached(run, figures), prompts, 1, True),
-        (WATCHED[2], "requests over the context window, per 100", over, calls, 100, False),
-        ("prompt_tokens_per_request", "prompt tokens per model request", prompts, calls, 1, False),
-        ("net_tokens", "net tokens per conversation", [one.net_tokens for one in figures], ones, 1, False),
-    ]
-    found = [
-        KeyFigure(name, doc, *_ratio(tops, pers, times, seed=seed), is_share)
-        for name, doc, tops, pers, times, is_share in rows
-    ]
-    return [*found, _recall(run)]
+    ratios = (
+        _Ratio(WATCHED[0], "firings per 100 model requests", firings, calls, 100),
+        _Ratio(
+            WATCHED[1], "prompt tokens that the provider's cache has", _cached(run, figures), prompts, is_share=True
+        ),
+        _Ratio(WATCHED[2], "requests over the context window, per 100", over, calls, 100),
+        _Ratio("prompt_tokens_per_request", "prompt tokens per model request", prompts, calls),
+        _Ratio("net_tokens", "net tokens per conversation", [one.net_tokens for one in figures], [1.0] * len(figures)),
+    )
+    return [*_with_intervals(ratios, seed=seed), _recall(run)]
 
 
 def _cached(run: RunLike, figures: Sequence[ConversationFigures]) -> list[float | None]:
@@ -252,27 +261,46 @@ def _cached(run: RunLike, figures: Sequence[ConversationFigures]) -> list[float 
     return list(found.values())
 
 
-def _ratio(
-    tops: Sequence[float | None], pers: Sequence[float], times: float, *, seed: int
-) -> tuple[float | None, float | None, float | None]:
-    """`times` the ratio of the sums, with its interval; None where a part is unknown."""
-    known = [top for top in tops if top is not None]
-    if len(known) < len(tops) or not sum(pers):
-        return None, None, None
-    value = _rounded(times * sum(known) / sum(pers))
-    if len(known) < MIN_CONVERSATIONS:
-        return value, None, None
+def _with_intervals(ratios: Sequence[_Ratio], *, seed: int) -> list[KeyFigure]:
+    """Values with intervals from drawing conversations anew; all figures share the draws."""
+    known = {
+        one.name: (tops, one.pers)
+        for one in ratios
+        if len(tops := [top for top in one.tops if top is not None]) == len(one.tops) and sum(one.pers)
+    }
+    drawn = _drawn(known, seed=seed)
+    found = []
+    for one in ratios:
+        value = low = high = None
+        if one.name in known:
+            tops, pers = known[one.name]
+            value = _rounded(one.times * sum(tops) / sum(pers))
+            if one.name in drawn:
+                low, high = (_rounded(one.times * end) for end in drawn[one.name])
+        found.append(KeyFigure(one.name, one.doc, value, low, high, one.is_share))
+    return found
+
+
+def _drawn(
+    known: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, seed: int
+) -> dict[str, tuple[float, float]]:
+    """Ends of the interval of each ratio; none under ten conversations."""
+    n = min((len(tops) for tops, _ in known.values()), default=0)
+    if n < MIN_CONVERSATIONS:
+        return {}
     import numpy as np
 
-    values = np.array([known, list(pers)], dtype=np.float64)
+    values = np.array([column for pair in known.values() for column in pair], dtype=np.float64)
     generator = np.random.default_rng(seed)
-    n = len(known)
-    drawn = np.empty(N_DRAWS)
+    sums = np.empty((N_DRAWS, len(values)))
     for draw in range(N_DRAWS):  # one at a time: 2,000 times 10,000 conversations would fill the memory
-        top, per = values @ np.bincount(generator.integers(0, n, n), minlength=n)
-        drawn[draw] = times * top / max(per, 1.0)
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return value, _rounded(float(low)), _rounded(float(high))
+        sums[draw] = values @ np.bincount(generator.integers(0, n, n), minlength=n)
+    ends = {}
+    for i, name in enumerate(known):
+        ratios = sums[:, 2 * i] / sums[:, 2 * i + 1].clip(min=1.0)
+        low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        ends[name] = (float(low), float(high))
+    return ends
 
 
 def _rounded(value: float) -> float:
