@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +116,10 @@ def extract_of(request: Request) -> str:
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Iterator[SuiteFolder]:
+def mine(tmp_path: Path) -> SuiteFolder:
     folder = SuiteFolder(tmp_path)
     folder.record_chats(chat(8, ident="c1"), chat(7, ident="c2"))
-    yield folder
+    return folder
 
 
 def failing(result: CheckResult) -> list[str]:

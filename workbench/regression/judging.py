@@ -92,9 +92,9 @@ def judged(suite: Suite, replayed: Replayed, *, judge: Model | None = None, reco
         CassetteFormatError: recorded judgements can't be read.
     """
     findings = []
-    for rules in suite.rules.judges:
+    for rules, cassette in zip(suite.rules.judges, suite.judgements, strict=True):
         model = judge or (_live(rules) if record else None)
-        summaries = judge_summaries(replayed, rules, suite.path_of(rules.cassette), model)
+        summaries = judge_summaries(replayed, rules, cassette, model)
         findings.append(_finding(rules, summaries, suite))
     return findings
 

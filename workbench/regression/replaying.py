@@ -6,11 +6,13 @@ cassette has no answer to. A check plays; only `record` asks the source that the
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -36,6 +38,7 @@ from workbench.replay.trace import TABLES
 from workbench.tokens import LineCounter
 
 Row = dict[str, Any]
+_service_log = logging.getLogger("workbench.service.summaries")
 _AROUND: Final = 24
 """Characters that are shown on each side of a difference."""
 
@@ -205,15 +208,16 @@ def _replay_one(task: _Task, model: Model | None = None) -> _Part:
     listener = _Listener(_source(suite, config, model, record=task.record), suite.rules.summaries.prompt_holds)
     part = _Part()
     try:
-        trace = replay_conversation(
-            conversation,
-            config,
-            position=task.position,
-            cache_seed=task.seeds,
-            on_sent=listener.on_sent,
-            needed=task.needed,
-            source=listener,
-        )
+        with _told_once(listener):
+            trace = replay_conversation(
+                conversation,
+                config,
+                position=task.position,
+                cache_seed=task.seeds,
+                on_sent=listener.on_sent,
+                needed=task.needed,
+                source=listener,
+            )
     except CassetteMissError as error:
         part.miss = _miss(conversation.id, listener, error, suite)
     else:
@@ -259,6 +263,20 @@ class _Listener:
         except CassetteMissError:
             self.missed = self.missed or (self._n_calls, request)
             raise
+
+
+@contextmanager
+def _told_once(listener: _Listener) -> Iterator[None]:
+    """What is missing in a cassette is a finding, so the service's log needn't warn of it too."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return listener.missed is None
+
+    _service_log.addFilter(is_news)
+    try:
+        yield
+    finally:
+        _service_log.removeFilter(is_news)
 
 
 def _texts_of(messages: Sequence[Message]) -> Iterator[str]:

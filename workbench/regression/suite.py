@@ -221,10 +221,8 @@ class Suite:
     cassette: Path | None
     baseline: Path
     probes: tuple[Path, ...]
-
-    def path_of(self, name: str) -> Path:
-        """A file that the suite names."""
-        return path_inside(self.path.parent, name)
+    judgements: tuple[Path, ...]
+    """Cassettes of the judges, in their order."""
 
     @property
     def to_play(self) -> RunConfig:
@@ -266,6 +264,7 @@ def load_suite(path: str | Path) -> Suite:
         config=config,
         cassette=named.one("cassette", cassette) if cassette else None,
         baseline=named.one("baseline", rules.baseline or f"{stem}.baseline.toml"),
+        judgements=tuple(named.one(f"judges.{one.name}.cassette", one.cassette) for one in rules.judges),
         probes=tuple(found for name in rules.probes for found in named.files("probes", name)),
     )
 

@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 _COLUMNS = ("verdict", "conversation", "call", "expectation", "value", "limit")
 _CHANGES = ("conversation", "figure", "accepted", "now")
 _ALL = "all"
+_MAX_DETAILS = 12
 
 
 def check_text(result: CheckResult) -> str:
     """Heading, table, and what is wrong where."""
     lines = [heading(result), "", text_table(_COLUMNS, table_rows(result.findings))]
-    details = [one for one in result.findings if one.verdict != PASS and one.detail]
+    details = _details(result)
     if details:
         lines.append("")
-        for one in details:
-            lines += broken(f"{one.verdict}: {_place(one)}{one.expectation}: {printable(one.detail)}", LINE_WIDTH)
+        for text in details:
+            lines += broken(text, LINE_WIDTH)
     for note in result.notes:
         lines += ["", *broken(printable(note), LINE_WIDTH)]
     return "\n".join(lines)
@@ -93,6 +94,24 @@ def _shown(value: Any) -> str:
     return f"{plain:,}" if isinstance(plain, int | float) else printable(str(plain))
 
 
+def _details(result: CheckResult) -> list[str]:
+    """What is wrong where, or why there is no verdict; the same reason once, and not endlessly many."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in sorted((one for one in result.findings if one.verdict != PASS and one.detail), key=_failures_first):
+        what = f"{_place(one)}{one.expectation}" if one.verdict == FAIL else one.expectation
+        groups.setdefault((one.verdict, one.detail), []).append(what)
+    told = [
+        f"{verdict}: {', '.join(dict.fromkeys(what))}: {printable(detail)}"
+        for (verdict, detail), what in groups.items()
+    ]
+    left_out = len(told) - _MAX_DETAILS
+    return [*told[:_MAX_DETAILS], f"… and {left_out} more with --json"] if left_out > 0 else told
+
+
+def _failures_first(one: Finding) -> bool:
+    return one.verdict != FAIL
+
+
 def _place(one: Finding) -> str:
     where = one.conversation or one.scope
     call = "" if one.call is None else f", call {one.call}"
@@ -103,11 +122,7 @@ def check_html(result: CheckResult) -> str:
     """Heading, table and reasons for a notebook."""
     rows = [element("tr", *(element("td", printable(text)) for text in row)) for row in table_rows(result.findings)]
     head = element("thead", element("tr", *(element("th", name, scope="col") for name in _COLUMNS)))
-    details = [
-        element("div", element("small", f"{one.verdict}: {_place(one)}{one.expectation}: {printable(one.detail)}"))
-        for one in result.findings
-        if one.verdict != PASS and one.detail
-    ]
+    details = [element("div", element("small", text)) for text in _details(result)]
     notes = [element("div", element("small", note)) for note in result.notes]
     table = element("table", head, element("tbody", joined(rows)))
     if result.accepted:

@@ -359,8 +359,13 @@ class ConversationReplay:
         self._facts.on_call(len(rows) - 1, sent, self._meter.n_shared)
         if self._on_sent is not None:
             self._on_sent(facts, sent)
-        if facts.call == self._until_call:
+        if facts.call == self._until_call or self._source_failed:
             raise _CallReached(self._trace)
+
+    @property
+    def _source_failed(self) -> bool:
+        """The trace is worth nothing from here on, and each further summary would fail again, some after a time-out."""
+        return isinstance(self._source, WatchedModel) and self._source.failure is not None
 
     def _note_rewrites(self, sent: SentRequest, call: int) -> None:
         for rewrite in sent.assembly.new_rewrites:
