@@ -9,8 +9,8 @@ import pytest
 from tests.report.fakes import fake_runs
 from workbench.errors import ConfigError
 from workbench.report import prefix_reuse, tokens_per_call, trigger_value
-from workbench.report.page import _svg
 from workbench.report.palette import DARK, LIGHT, in_dark, theme_named, words_on
+from workbench.report.pictures import svg_of
 
 RUNS = fake_runs((20, 6))
 AREAS = ("system", "history", "tool_results", "summary", "current", "overhead")
@@ -50,7 +50,7 @@ def test_a_recoloured_figure_is_the_figure_drawn_dark(draw):
     """WB-UI-04."""
     # matplotlib makes its element names from the colours too.
     names = re.compile(r'(?<=id=")[^"]+|(?<=#)[mph][0-9a-f]{10}|(?<=href="#)[^"]+')
-    recoloured, drawn = in_dark(_svg(draw("light"))), _svg(draw("dark"))
+    recoloured, drawn = in_dark(svg_of(draw("light"))), svg_of(draw("dark"))
     assert names.sub("", recoloured) == names.sub("", drawn)
 
 

@@ -154,8 +154,8 @@ class _Heard:
 class _Listener(ConversationReplay):
     """A replay that notes each check instead of its rows."""
 
-    def __init__(self, conversation: Conversation, config: RunConfig) -> None:
-        super().__init__(conversation, config)
+    def __init__(self, conversation: Conversation, config: RunConfig, on_sent: Any) -> None:
+        super().__init__(conversation, config, on_sent=on_sent)
         self.moments: list[_Moment] = []
         self.events: list[Event] = []
         self.faults: list[str] = []
@@ -229,12 +229,13 @@ class ThresholdSums:
         conversation: As recorded.
         config: Decides when the engine checks: profile, service, intra-run summaries. Its trigger and counter don't
             matter, nor what it does with summaries.
+        on_sent: Is called with `(CallFacts, SentRequest)` at each call of the replay.
     """
 
-    def __init__(self, conversation: Conversation, config: RunConfig) -> None:
+    def __init__(self, conversation: Conversation, config: RunConfig, *, on_sent: Any = None) -> None:
         self.key = sums_key(config)
         self.conversation = conversation.id
-        listener = _Listener(conversation, _listening(config))
+        listener = _Listener(conversation, _listening(config), on_sent)
         listener.run()
         branches = list(dict.fromkeys(m.filter_key for m in listener.moments if m.filter_key != FULL))
         branch = branches[0] if branches else FULL

@@ -1,7 +1,7 @@
 """What a person sees: terminal text, figures, HTML pages, notebook displays.
 
-In: runs. Out: `page` writes a report, `frame` gives a data frame, the other names give a figure each. pandas and
-matplotlib load with the first frame or figure, not with this package.
+In: runs. Out: `page` writes a report, `frame` gives a data frame, `explore` gives controls for a
+notebook, the other names give a figure each. pandas, matplotlib and ipywidgets load with the first use, not with this package.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.report.page import page
 
 if TYPE_CHECKING:
+    from workbench.report.explorer import explore
     from workbench.report.frames import frame
     from workbench.report.plots import (
         calibration_error,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "calibration_error",
+    "explore",
     "firing_map",
     "frame",
     "needed_facts",
@@ -36,6 +38,7 @@ __all__ = [
 
 _HOME = {
     "calibration_error": "workbench.report.plots",
+    "explore": "workbench.report.explorer",
     "frame": "workbench.report.frames",
     "firing_map": "workbench.report.plots",
     "needed_facts": "workbench.report.plots",

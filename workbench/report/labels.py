@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median
 
 UNKNOWN = "—"
 MINUS = "\N{MINUS SIGN}"
@@ -155,3 +157,20 @@ def listed(names: Iterable[str], last: str = "and") -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def rhythm(calls: Sequence[int], n_calls: int) -> str:
+    """`fires every 8 calls`, `fires once, after call 3`, `never fires`.
+
+    Args:
+        calls: For each firing the first call that sees its summary.
+    """
+    if not calls:
+        return "never fires"
+    if len(calls) == 1:
+        return f"fires once, after call {max(0, calls[0] - 1)}"
+    gaps = [later - earlier for earlier, later in pairwise(calls)]
+    middle = round(median(gaps))
+    if middle <= 1:
+        return "fires at every call" if len(calls) >= n_calls else f"fires after {len(calls)} of {n_calls} calls"
+    return f"fires every {middle} calls" if min(gaps) == max(gaps) else f"fires about every {middle} calls"

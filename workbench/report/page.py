@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from workbench.report.labels import counted, listed, quoted, share, shorten
 from workbench.report.markup import Content, Markup, element, joined, verbatim
 from workbench.report.overview import Overview, overview, sentence, summary_source
 from workbench.report.palette import in_dark
+from workbench.report.pictures import picture, svg_of
 from workbench.report.selection import ReadOnce, Selection
 from workbench.report.stylesheet import style_with
 from workbench.report.tables import (
@@ -205,27 +205,10 @@ def _mapped_run(shown: Selection) -> RunLike | None:
 def _figure(draw: Callable[..., ReportFigure]) -> Markup:
     """One figure in both themes; the style sheet shows the one that fits."""
     figure = draw(theme="light")
-    light = _svg(figure)
+    light = svg_of(figure)
     # Pixels inside a figure have no colour names: such a figure is drawn anew.
-    dark = _svg(draw(theme="dark")) if figure.has_pixels else in_dark(light)
-    return element("figure", _picture(figure, light, "on-light"), _picture(figure, dark, "on-dark"))
-
-
-def _picture(figure: ReportFigure, svg: str, class_: str) -> Markup:
-    width, height = (str(round(inches * 100)) for inches in figure.get_size_inches())
-    address = "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
-    return element("img", src=address, alt=figure.finding, width=width, height=height, class_=class_)
-
-
-def _svg(figure: ReportFigure) -> str:
-    """The figure with its text as outlines: no face of the reader's machine is needed."""
-    import matplotlib as mpl  # loads only for figures
-
-    picture = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "workbench", "svg.image_inline": True}):
-        figure.savefig(picture, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    # Without the prologue, which names a document type by its address.
-    return picture.getvalue()[picture.getvalue().index("<svg") :]
+    dark = svg_of(draw(theme="dark")) if figure.has_pixels else in_dark(light)
+    return element("figure", picture(figure, light, "on-light"), picture(figure, dark, "on-dark"))
 
 
 def _what_each_did(runs: Runs, view: Overview) -> Markup:

@@ -7,8 +7,6 @@ axis. The line holds the rows' values; a firing stands at the value that crossed
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from workbench.report.frames import RunLike, Runs
-from workbench.report.labels import counted, listed, number, percent, quoted, shorten
+from workbench.report.labels import counted, listed, number, percent, quoted, rhythm, shorten
 from workbench.report.palette import Theme, theme_named
 from workbench.report.plots.panels import Panel, floats, panels_of, source_line, trigger_counter
 from workbench.report.plots.style import (
@@ -154,14 +152,7 @@ def _rhythm(panel: Panel) -> str:
     if not calls:
         nearest = max((float(np.nanmax(t.value / t.threshold)) for t in _limited(panel)), default=None)
         return "never fires" if nearest is None else f"never fires (at most {percent(nearest)} of its threshold)"
-    if len(calls) == 1:
-        return f"fires once, after call {max(0, calls[0] - 1)}"
-    gaps = [later - earlier for earlier, later in pairwise(calls)]
-    middle = round(median(gaps))
-    if middle <= 1:
-        n_calls = len(panel.calls)
-        return "fires at every call" if len(calls) >= n_calls else f"fires after {len(calls)} of {n_calls} calls"
-    return f"fires every {middle} calls" if min(gaps) == max(gaps) else f"fires about every {middle} calls"
+    return rhythm(calls, len(panel.calls))
 
 
 def _limited(panel: Panel) -> list[Track]:

@@ -1,0 +1,627 @@
+"""The explorer's controls and where everything stands (WB-UI-03).
+
+In: recordings and a configuration. Out: a widget for a notebook. A move of a control is answered twice: at once from
+sums where they are proved to equal the engine (WB-TUNE-05), and by an exact replay behind it, with progress and a way
+to stop it. No rules here: what controls mean is `choices.py`, what is computed `work.py`, how it looks `views.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+
+from workbench.config import RunConfig
+from workbench.errors import ConfigError, WorkbenchError, nearest_name
+from workbench.evaluate.net import without_shortening
+from workbench.recordings import load_recordings
+from workbench.recordings.types import Conversation
+from workbench.replay.planner import ThresholdSums
+from workbench.replay.runs import with_unique_ids
+from workbench.report.explorer import views
+from workbench.report.explorer.choices import (
+    ALL,
+    ANY,
+    KEPT,
+    TRIGGERS,
+    Choices,
+    choices_of,
+    configured,
+    single_trigger,
+    steps_around,
+)
+from workbench.report.explorer.work import Computed, News, Replayed, Wish, Worker, firing_calls
+from workbench.report.labels import counted, number, percent, printable, rhythm, shorten
+from workbench.report.markup import Markup, element, verbatim
+from workbench.report.prompt import call_html, diff_html
+
+NOW = "now"
+_SIDE_PX = 330
+_PROMPT_AREA_PX = 380
+_MOST_MESSAGES = 300
+_SHARES = tuple(n / 20 for n in range(1, 21))
+_SILENCES_S = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
+_DIFF, _WHOLE = "diff", "whole"
+
+Exporter = Callable[[RunConfig, Path], Path]
+
+
+def write_toml(config: RunConfig, folder: Path) -> Path:
+    """Write a configuration as `<name>.toml`; a file that is there is never replaced.
+
+    Raises:
+        ConfigError: the name would lead out of the folder, or there is such a file already.
+    """
+    path = folder / f"{config.name}.toml"
+    if not config.name or config.name.startswith(".") or set(config.name) & set("/\\\0"):
+        raise ConfigError(
+            f"{printable(config.name)!r} is no plain file name", field="name", hint="a word without slashes, not a path"
+        )
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(config.to_toml())
+    except FileExistsError:
+        raise ConfigError(f"{path.name} is there already", field="name", hint="choose another name") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path.name} can't be written: {error}", field="name", hint="choose another name") from error
+    return path
+
+
+class Explorer:
+    """One conversation under one configuration that the controls change; a notebook shows it.
+
+    Args:
+        conversations: What `load_recordings` gave, conversations, or a path to load.
+        config: Where the controls start. Options without a control stay as they are in it.
+        against: What the choice is compared with beside "no summary" and the start itself.
+        folder: Where "Export" writes.
+        exporter: Writes a configuration into a folder and returns the file.
+    """
+
+    def __init__(
+        self,
+        conversations: Iterable[Conversation] | str | Path,
+        config: RunConfig,
+        *,
+        against: RunConfig | None = None,
+        folder: str | Path = ".",
+        exporter: Exporter = write_toml,
+    ) -> None:
+        if isinstance(conversations, str | Path):
+            conversations = load_recordings(conversations)
+        self._computed = Computed(one for one in with_unique_ids(conversations) if one.calls)
+        if not self._computed.conversations:
+            raise ConfigError("no conversation with a model call", field="conversations", hint="load other recordings")
+        self.base = config
+        self.folder = Path(folder)
+        self._exporter = exporter
+        start = config.replace(name=config.name or "as given")
+        self._references = [without_shortening(config), start, *([against] if against is not None else [])]
+        self._quiet = False
+        self._shown = -1
+        self._controls = _controls(choices_of(config), self._computed.conversations, self._references, config)
+        self._words: dict[str, widgets.HTML] = {
+            name: widgets.HTML(layout=_layout(height="19px")) for name in _WITH_WORDS
+        }
+        self._heading = _html(height=46)
+        self._trigger_title, self._trigger = _html(height=20), _html(height=views.TRIGGER_PX + 4)
+        self._prompts = _html(height=views.PROMPT_PX + 4)
+        self._numbers, self._source = _html(height=212), _html(height=20)
+        self._prompt = widgets.HTML(layout=_layout(height=f"{_PROMPT_AREA_PX}px", overflow="auto"))
+        self._bar = widgets.IntProgress(min=0, max=1, value=0, layout=_layout(width="130px", height="18px"))
+        self._state = _html(height=22)
+        self._cancel = widgets.Button(description="Cancel", disabled=True, layout=_layout(width="80px"))
+        self._export = widgets.Button(description="Export this configuration", layout=_layout(width="200px"))
+        self._exported = _html(height=22)
+        self._worker = Worker(self._computed, self._hear)
+        self.widget = self._arranged()
+        for name, control in self._controls.items():
+            if name != "name":
+                control.observe(self._moved, names="value")
+        self._cancel.on_click(lambda _: self.cancel())
+        self._export.on_click(lambda _: self._on_export())
+        self._update()
+
+    # --- for code ----------------------------------------------------------------------------------------
+
+    @property
+    def choices(self) -> Choices:
+        """The position of the controls."""
+        value = {name: control.value for name, control in self._controls.items()}
+        value["runes_per_token"] = round(value["runes_per_token"], 3)  # a slider adds tenths
+        value["on"] = frozenset(name for name in TRIGGERS if value[f"on_{name}"])
+        return Choices(**{field.name: value[field.name] for field in fields(Choices)})
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration that the controls mean."""
+        return configured(self.base, self.choices, name=NOW)
+
+    @property
+    def against(self) -> RunConfig:
+        """The configuration that it is compared with."""
+        place: int = self._controls["against"].value
+        return self._references[place]
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation that is shown."""
+        return self._computed.conversations[self._place]
+
+    @property
+    def _place(self) -> int:
+        """Of the conversation that is shown."""
+        place: int = self._controls["conversation"].value
+        return place
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The key numbers of the choice, from an exact replay; waits for it."""
+        return self._numbers_of(self.config)
+
+    @property
+    def numbers_against(self) -> dict[str, Any]:
+        """The same of the configuration that it is compared with."""
+        return self._numbers_of(self.against)
+
+    @property
+    def firings(self) -> tuple[int, ...] | None:
+        """At which calls the choice fires, from sums and without a replay; None where only a replay can say."""
+        return firing_calls(self._sums(), self.config)
+
+    def set(self, **values: Any) -> Explorer:
+        """Move controls: `explorer.set(token=1500, runes_per_token=1.3, on={"token"})`, all at once.
+
+        Names are those of `Choices`, and `conversation` (an id), `against` (a name) and `call`.
+
+        Raises:
+            ConfigError: there is no such control, or it has no such position.
+        """
+        with self._together():
+            for name, value in values.items():
+                self._set(name, value)
+        self._update()
+        return self
+
+    def wait(self) -> Explorer:
+        """Return when everything that the controls ask for is shown."""
+        self._worker.wait()
+        return self
+
+    def cancel(self) -> None:
+        """Stop replaying; what is there stays."""
+        self._worker.stop()
+
+    def export(self, name: str) -> Path:
+        """Write the configuration under a name into the folder.
+
+        Raises:
+            ConfigError: the name would lead out of the folder, or there is such a file already.
+        """
+        return self._exporter(configured(self.base, self.choices, name=name), self.folder)
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return self.widget._repr_mimebundle_(**options)
+
+    def __repr__(self) -> str:
+        return f"Explorer({len(self._computed.conversations)} conversations, {self.base.label()})"
+
+    # --- moving ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        before, self._quiet = self._quiet, True
+        try:
+            yield
+        finally:
+            self._quiet = before
+
+    def _set(self, name: str, value: Any) -> None:
+        if name == "on":
+            for trigger in TRIGGERS:
+                self._controls[f"on_{trigger}"].value = trigger in value
+            return
+        if name not in self._controls:
+            raise ConfigError.for_field(name, value, "a control", hint=nearest_name(name, self._controls))
+        control = self._controls[name]
+        if name in {"conversation", "against"}:
+            names = self._names_of(name)
+            if value not in names:
+                raise ConfigError.for_field(name, value, ", ".join(names[:5]), hint=nearest_name(str(value), names))
+            value = names.index(value)
+        elif isinstance(control, widgets.SelectionSlider) and value not in [known for _, known in control.options]:
+            control.options = _options(sorted([*(known for _, known in control.options), value]), name)
+        try:
+            control.value = value
+        except Exception as error:  # traitlets has an error type for each kind of control
+            raise ConfigError.for_field(name, value, "a position of this control") from error
+
+    def _names_of(self, name: str) -> list[str]:
+        if name == "conversation":
+            return [one.id for one in self._computed.conversations]
+        return [one.label() for one in self._references]
+
+    def _moved(self, _: Any) -> None:
+        if not self._quiet:
+            self._update()
+
+    def _update(self) -> None:
+        """Show at once what sums can say, and wish for the rest."""
+        n_calls = len(self.conversation.calls)
+        slider = self._controls["call"]
+        with self._together():
+            if self._shown != self._place:  # another conversation: its last call, where most has been summarised
+                self._shown = self._place
+                slider.max = max(n_calls - 1, slider.min)
+                slider.value = slider.max
+        for part in (self._prompts, self._numbers, self._prompt):
+            part.add_class("wbx-stale")
+        self._show(fast=True)
+        self._cancel.disabled = False
+        self._worker.wish(Wish(self._place, self.config, self.against, slider.value))
+
+    def _hear(self, news: News) -> None:
+        """The thread tells how far it is."""
+        if news.kind == "progress":
+            self._say(news.text, news.done, news.total)
+        elif news.kind == "done":
+            self._show(fast=False)
+        else:
+            self._cancel.disabled = True
+            stopped = "cancelled: move a control to replay"
+            words = {"finished": "exact replay", "stopped": stopped, "failed": news.text}[news.kind]
+            self._say(words, int(news.kind == "finished"), 1, wrong=news.kind == "failed")
+
+    def _say(self, words: str, done: int, total: int, *, wrong: bool = False) -> None:
+        self._bar.max, self._bar.value = max(total, 1), done
+        counts = f" {done} of {total}" if total > 1 else ""
+        self._state.value = views.framed(element("span", words + counts, class_="action" if wrong else "muted"))
+
+    # --- showing -----------------------------------------------------------------------------------------
+
+    def _replayed(self, config: RunConfig) -> Replayed | None:
+        return self._computed.replayed(self._place, config)
+
+    def _sums(self) -> ThresholdSums | None:
+        config = self.config
+        return None if config.summarizer is None else self._computed.sums(self._place, config)
+
+    def _numbers_of(self, config: RunConfig) -> dict[str, Any]:
+        self.wait()
+        found = self._replayed(config)
+        if found is None:
+            raise WorkbenchError("the replay was cancelled or failed", hint="move a control to replay")
+        return found.numbers
+
+    def _show(self, *, fast: bool) -> None:
+        config, against = self.config, self.against
+        now, other, sums = self._replayed(config), self._replayed(against), self._sums()
+        calls = firing_calls(sums, config)
+        n_calls = len(self.conversation.calls)
+        lead = views.headline(now, other, calls, n_calls)
+        self._heading.value = views.framed(element("div", lead, class_="lead"), height_px=44)
+        self._show_trigger(config, sums, now, planned=calls is not None)
+        self._show_words(config, sums, now)
+        if fast and now is None:
+            return
+        call = min(self._controls["call"].value, max(n_calls - 1, 0))
+        figure = views.prompt_figure(now, other, call)
+        self._prompts.value = views.framed(figure)
+        self._numbers.value = views.framed(views.numbers_table(now, other))
+        self._source.value = views.framed(
+            element("span", views.source_words(now, self.conversation.id, n_calls), class_="muted")
+        )
+        if now is not None and other is not None:
+            self._prompts.remove_class("wbx-stale")
+            self._numbers.remove_class("wbx-stale")
+        self._show_prompt(config, against, call)
+
+    def _show_trigger(
+        self, config: RunConfig, sums: ThresholdSums | None, now: Replayed | None, *, planned: bool
+    ) -> None:
+        view, how = None, "from the replay"
+        if planned and sums is not None:
+            firings = sums.firings(config)
+            tracks = sums.tracks(config, firings)
+            if tracks:
+                view, how = views.planned_view(sums, firings, _nearest(tracks)), "at once, from sums"
+        elif now is not None:
+            view = views.replayed_view(now)
+        if view is None and now is None and not planned and config.summarizer is not None:
+            self._trigger.add_class("wbx-stale")
+            return
+        self._trigger.remove_class("wbx-stale")
+        limit = (
+            f" · threshold {number(view.track.threshold)}"
+            if view is not None and view.track.unit != "milliseconds"
+            else ""
+        )
+        why = sums.why_not(config) if sums is not None and not planned else ""
+        how = f"only by replay: {why}" if why else how
+        title = element("b", "What the trigger sees: new since the last summary")
+        self._trigger_title.value = views.framed(title, element("span", f"{limit} · {how}", class_="muted"))
+        self._trigger.value = views.framed(views.trigger_figure(view, len(self.conversation.calls)))
+
+    def _show_prompt(self, config: RunConfig, against: RunConfig, call: int) -> None:
+        place = self._place
+        mine, other = self._computed.prompt(place, config, call), self._computed.prompt(place, against, call)
+        if mine is None or other is None:
+            return
+        whole = self._controls["view"].value == _WHOLE
+        remark: Markup | str = ""
+        if whole and len(mine.messages) > _MOST_MESSAGES:
+            remark = element(
+                "p", f"{counted(len(mine.messages), 'message')}: too many to list, so here is what differs"
+            )
+            whole = False
+        # Both are HTML of this package's own making, from `markup.py`.
+        shown = verbatim(call_html(mine) if whole else diff_html(other.diff(mine)))
+        self._prompt.value = views.framed(remark, shown, class_="prompt")
+        self._prompt.remove_class("wbx-stale")
+
+    def _show_words(self, config: RunConfig, sums: ThresholdSums | None, now: Replayed | None) -> None:
+        """What each position means, in words."""
+        choices, n_calls = self.choices, len(self.conversation.calls)
+        words = {name: self._alone(config, sums, name, n_calls) for name in TRIGGERS}
+        found = None if now is None else now.numbers
+        words["runes_per_token"] = _counter_words(choices, found)
+        words["mode"] = _injection_words(choices)
+        words["words"] = _size_words(choices, found)
+        words["skip_recent"] = (
+            f"the newest {counted(choices.skip_recent, 'event')} stay as they are"
+            if choices.skip_recent
+            else "nothing is spared"
+        )
+        words["result_tokens"] = _compaction_words(choices, found)
+        for name, value in words.items():
+            self._words[name].value = views.framed(element("span", value, class_="muted"), height_px=18)
+
+    def _alone(self, config: RunConfig, sums: ThresholdSums | None, name: str, n_calls: int) -> str:
+        """What one trigger would do if it were the only one."""
+        choices = self.choices
+        if not choices.summaries:
+            return "no summaries are made"
+        if name not in choices.on:
+            return "off"
+        alone = config.replace(trigger=single_trigger(self.base, choices, name))
+        calls = firing_calls(sums, alone)
+        if calls is None and choices.on == {name}:
+            found = self._replayed(config)
+            calls = None if found is None else found.numbers["fired_calls"]
+        what = {
+            "event": f"more than {counted(choices.event, 'new event')}",
+            "token": f"more than {counted(choices.token, 'new token')}",
+            "share": f"more new tokens than {percent(choices.share)} of the window",
+            "silence": f"after {views.duration_words(choices.silence_s)} of silence",
+        }[name]
+        if calls is None:
+            return what
+        return f"{what}: {rhythm(calls, n_calls)}{'' if choices.on == {name} else ', alone'}"
+
+    # --- layout ------------------------------------------------------------------------------------------
+
+    def _arranged(self) -> widgets.VBox:
+        c = self._controls
+
+        def trigger(name: str) -> list[widgets.Widget]:
+            return [widgets.HBox([c[f"on_{name}"], c[_SLIDERS.get(name, name)]]), self._words[name]]
+
+        def group(title: str) -> widgets.HTML:
+            return widgets.HTML(views.framed(element("b", title)), layout=_layout(margin="8px 0 0 0"))
+
+        side = [
+            c["conversation"],
+            c["against"],
+            group("Trigger"),
+            c["summaries"],
+            c["combine"],
+            *(part for name in TRIGGERS for part in trigger(name)),
+            group("Counter"),
+            c["counter"],
+            c["runes_per_token"],
+            self._words["runes_per_token"],
+            group("Injection and compaction"),
+            widgets.HBox([c["inject"], c["mode"]]),
+            self._words["mode"],
+            c["words"],
+            self._words["words"],
+            c["skip_recent"],
+            self._words["skip_recent"],
+            c["intra_run"],
+            widgets.HBox([c["compact"], c["result_tokens"]]),
+            self._words["result_tokens"],
+        ]
+        results = [
+            self._heading,
+            widgets.HBox([self._bar, self._cancel, self._state], layout=_layout(height="32px", align_items="center")),
+            self._trigger_title,
+            self._trigger,
+            widgets.HTML(views.framed(element("b", "What each prompt holds"), views.prompt_key("compared with"))),
+            self._prompts,
+            self._numbers,
+            self._source,
+        ]
+        export = widgets.HBox([c["name"], self._export, self._exported], layout=_layout(align_items="center"))
+        below = [widgets.HBox([c["call"], c["view"]], layout=_layout(flex_flow="row wrap")), self._prompt, export]
+        top = widgets.HBox(
+            [
+                widgets.VBox(side, layout=_layout(width=f"{_SIDE_PX}px")),
+                widgets.VBox(results, layout=_layout(width=f"{views.WIDTH_PX + 16}px", padding="0 0 0 12px")),
+            ],
+            layout=_layout(flex_flow="row wrap"),
+        )
+        return widgets.VBox([widgets.HTML(views.STYLE), top, *below])
+
+    def _on_export(self) -> None:
+        try:
+            path = self.export(self._controls["name"].value.strip())
+        except (WorkbenchError, OSError) as error:
+            hint = getattr(error, "hint", "")
+            words = element("span", f"{error}{f'; {hint}' if hint else ''}", class_="action")
+        else:
+            words = element("span", f"written: {path.name}, in {path.resolve().parent.name}/")
+        self._exported.value = views.framed(words)
+
+
+def explore(
+    conversations: Iterable[Conversation] | str | Path,
+    config: RunConfig,
+    *,
+    against: RunConfig | None = None,
+    folder: str | Path = ".",
+) -> Explorer:
+    """Controls for the options that matter, over recorded conversations, and what they do at once.
+
+    Args:
+        conversations: What `load_recordings` gave, conversations, or a path to load.
+        config: Where the controls start.
+        against: What the choice is compared with beside "no summary" and the start itself.
+        folder: Where "Export this configuration" writes its TOML file.
+    Raises:
+        ConfigError: there is no conversation with a model call.
+        RecordingError: nothing could be loaded.
+    Source: WB-UI-03.
+    """
+    return Explorer(conversations, config, against=against, folder=folder)
+
+
+# --- controls --------------------------------------------------------------------------------------------
+
+_WITH_WORDS = (*TRIGGERS, "runes_per_token", "mode", "words", "skip_recent", "result_tokens")
+_SLIDERS = {"silence": "silence_s"}
+"""Triggers whose slider isn't called as they are."""
+_LABEL_PX = 112
+
+
+def _layout(**style: str) -> widgets.Layout:
+    return widgets.Layout(**style)
+
+
+def _html(*, height: int) -> widgets.HTML:
+    return widgets.HTML(layout=_layout(height=f"{height}px", overflow="hidden"))
+
+
+def _options(values: Sequence[float], name: str) -> list[tuple[str, float]]:
+    words: Callable[[float], str] = {"share": percent, "silence_s": views.duration_words}.get(name, lambda v: f"{v:,}")
+    return [(words(value), value) for value in dict.fromkeys(values)]
+
+
+def _controls(
+    start: Choices, conversations: Sequence[Conversation], references: Sequence[RunConfig], base: RunConfig
+) -> dict[str, Any]:
+    """Every control by the name of the choice it makes."""
+    wide, beside = _layout(width=f"{_SIDE_PX - 10}px"), _layout(width=f"{_SIDE_PX - _LABEL_PX - 10}px")
+    label = {"description_width": f"{_LABEL_PX - 12}px"}
+
+    def checkbox(words: str, *, on: bool, narrow: bool = False) -> widgets.Checkbox:
+        layout = _layout(width=f"{_LABEL_PX}px") if narrow else wide
+        return widgets.Checkbox(value=on, description=words, indent=False, layout=layout)
+
+    def choice(words: str, options: Sequence[Any], value: Any, layout: Any = wide) -> widgets.Dropdown:
+        return widgets.Dropdown(options=options, value=value, description=words, style=label, layout=layout)
+
+    def stepped(name: str, values: Sequence[float], value: float, words: str = "", layout: Any = beside) -> Any:
+        options = _options(sorted({*values, value}), name)
+        return widgets.SelectionSlider(options=options, value=value, description=words, style=label, layout=layout)
+
+    combined = [("any of these", ANY), ("all of these", ALL)]
+    if start.combine == KEPT:
+        combined.insert(0, ("the file's own tree", KEPT))
+    n_events = max(len(one.events) for one in conversations)
+    longest = max(range(len(conversations)), key=lambda i: len(conversations[i].calls))
+    names = [(f"{shorten(one.id, 30)} ({counted(len(one.calls), 'call')})", i) for i, one in enumerate(conversations)]
+    return {
+        "conversation": choice("conversation", names, longest),
+        "against": choice("compared with", [(shorten(one.label(), 34), i) for i, one in enumerate(references)], 0),
+        "summaries": checkbox("make summaries", on=start.summaries),
+        "combine": choice("fires on", combined, start.combine),
+        "on_event": checkbox("events", on="event" in start.on, narrow=True),
+        "event": stepped("event", [int(n) for n in steps_around(2, 1, max(n_events, 10))], start.event),
+        "on_token": checkbox("tokens", on="token" in start.on, narrow=True),
+        "token": stepped("token", [int(n) for n in steps_around(100, 100, 200_000)], start.token),
+        "on_share": checkbox("share of window", on="share" in start.on, narrow=True),
+        "share": stepped("share", _SHARES, start.share),
+        "on_silence": checkbox("silence", on="silence" in start.on, narrow=True),
+        "silence_s": stepped("silence_s", _SILENCES_S, start.silence_s),
+        "counter": choice(
+            "tokens are",
+            [
+                ("characters ÷ ratio", "runes"),
+                (f"counted ({shorten(base.counter.encoding, 16)})", "tiktoken"),
+                *([("characters by script", "scripts")] if start.counter == "scripts" else []),
+            ],
+            start.counter,
+        ),
+        "runes_per_token": widgets.FloatSlider(
+            value=start.runes_per_token, min=min(0.8, start.runes_per_token), max=max(6.0, start.runes_per_token),
+            step=0.1, readout_format=".1f", description="characters/token", style=label, layout=wide,
+        ),
+        "inject": checkbox("put it into", on=start.inject, narrow=True),
+        "mode": widgets.Dropdown(
+            options=[("the system message", "system"), ("the first user message", "user")],
+            value=start.mode, layout=beside,
+        ),
+        "words": stepped("words", (0, 50, 80, 100, 150, 200, 250, 300, 400, 600, 1000), start.words, "words", wide),
+        "skip_recent": stepped("skip_recent", (*range(13), 16, 20, 30, 40), start.skip_recent, "spare newest", wide),
+        "intra_run": checkbox("also between the calls of one request", on=start.intra_run),
+        "compact": checkbox("compact results", on=start.compact, narrow=True),
+        "result_tokens": stepped(
+            "result_tokens", (0, 50, 100, 200, 300, 500, 1024, 2048, 4096, 8192), start.result_tokens
+        ),
+        "call": widgets.IntSlider(value=0, min=0, max=0, description="call", style=label, layout=_layout(width="520px")),
+        "view": widgets.ToggleButtons(
+            options=[("what differs", _DIFF), ("whole prompt", _WHOLE)],
+            value=_DIFF, style={"button_width": "110px"},
+        ),
+        "name": widgets.Text(
+            value="explored", description="name", style=label, layout=_layout(width=f"{_SIDE_PX - 10}px")
+        ),
+    }  # fmt: skip
+
+
+# --- words -----------------------------------------------------------------------------------------------
+
+
+def _nearest(tracks: Sequence[Any]) -> Any:
+    """The check to draw: the one that came nearest to its threshold."""
+    return max(tracks, key=lambda track: max(track.values, default=0) / max(track.threshold, 1))
+
+
+def _counter_words(choices: Choices, found: dict[str, Any] | None) -> str:
+    how = {
+        "runes": f"{choices.token:,} tokens = {number(choices.token * choices.runes_per_token)} characters",
+        "tiktoken": "every text is tokenized",
+        "scripts": "each script by its own ratio",
+    }[choices.counter]
+    if found is None or found["estimate_share"] is None:
+        return how
+    return f"{how}; sees {percent(found['estimate_share'])} of what is billed"
+
+
+def _injection_words(choices: Choices) -> str:
+    if not choices.inject:
+        return "off: summaries are written, but no prompt holds one"
+    return {"system": "never trimmed; each new one changes the prefix", "user": "the system prefix stays as it is"}[
+        choices.mode
+    ]
+
+
+def _size_words(choices: Choices, found: dict[str, Any] | None) -> str:
+    limit = f"about {counted(choices.words, 'word')}" if choices.words else "no limit"
+    size = None if found is None else found["summary_size"]
+    return limit if size is None else f"{limit}; {number(size)} tokens each, on average"
+
+
+def _compaction_words(choices: Choices, found: dict[str, Any] | None) -> str:
+    if not choices.compact:
+        return "off: tool results stay whole"
+    limit = (
+        f"older results over {counted(choices.result_tokens, 'token')}"
+        if choices.result_tokens
+        else "no limit for older results"
+    )
+    return limit if found is None else f"{limit}: {found['compacted_results']} replaced"
