@@ -132,6 +132,7 @@ def _replay(
 ) -> None:
     state = _State()
     for call in range(calls):
+        _cover(tables, conversation, call)
         current = walk.randint(20, 90)
         answer = walk.randint(30, 150)
         result = walk.randint(150, 900) if walk.random() < 0.45 else 0
@@ -144,6 +145,27 @@ def _replay(
         if chars_per_token is not None:
             added = (current + answer + result) * REAL_CHARS_PER_TOKEN / chars_per_token
             _check(tables, conversation, call, state, added, mode, walk)
+
+
+def _cover(tables: dict[str, list[Row]], conversation: str, call: int) -> None:
+    """Three new events per call, and what the summaries since the call before stand for."""
+    written = [row for row in tables["summaries"] if (row["conversation"], row["call"]) == (conversation, call)]
+    first = 3 * (call - 1) + 1 if call else 0
+    changes = [(0, 3 * call - 1, "covered")] if written else []
+    if not written and call:
+        changes.append((first, 3 * call - 1, "raw"))
+    for low, high, state in [*changes, (3 * call, 3 * call, "raw")]:
+        tables["coverage"].append(
+            {
+                "conversation": conversation,
+                "call": call,
+                "first_position": low,
+                "last_position": high,
+                "event_id": f"{conversation}:{low:04d}",
+                "state": state,
+                "detail": "",
+            }
+        )
 
 
 def _call_row(conversation: str, call: int, current: int, state: _State, window: int | None) -> Row:

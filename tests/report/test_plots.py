@@ -17,14 +17,24 @@ from matplotlib.text import Text
 
 from tests.report.fakes import THRESHOLD, WINDOW, FakeRun, fake_run, fake_runs
 from workbench.errors import ConfigError
+from workbench.evaluate.choice import decide
 from workbench.replay.trace import BREAK_CAUSES
-from workbench.report import firing_map, prefix_reuse, tokens_per_call, trigger_value
+from workbench.report import (
+    cache_breaks,
+    cost_recall,
+    coverage,
+    firing_map,
+    prefix_reuse,
+    tokens_per_call,
+    trigger_value,
+)
 from workbench.report.fonts import drawable
 from workbench.report.labels import number
 from workbench.report.overview import settings_of
 from workbench.report.palette import DARK, LIGHT
+from workbench.report.plots.events import LOOKS
 from workbench.report.plots.firing import MAX_ROWS, firing_grid
-from workbench.report.plots.prefix import _look
+from workbench.report.plots.prefix import look_of_cause
 
 RUNS = fake_runs()
 TODAY, NONE, USER = RUNS["today"], RUNS["no summary"], RUNS["1.3 chars/token · user"]
@@ -314,7 +324,7 @@ def test_a_prefix_that_never_breaks_is_called_that():
 def test_causes_stay_apart_without_colour():
     """WB-UI-02: readable in black and white."""
     causes = [cause for cause in BREAK_CAUSES if cause != "first_call"]
-    looks = [_look(cause, LIGHT) for cause in causes]
+    looks = [look_of_cause(cause, LIGHT) for cause in causes]
     assert len(set(looks)) == len(causes)
     assert all(hatch for _, hatch in looks)
 
@@ -365,6 +375,179 @@ def test_copied_summaries_are_no_checks_of_their_own():
     assert firing_map(copies).finding == "“today” never checks a trigger: nothing here could fire"
 
 
+# --- cost against recall ----------------------------------------------------------------------------------
+
+
+def with_recall(runs: dict[str, FakeRun], *recalls: float) -> dict[str, FakeRun]:
+    return {
+        name: replace(run, facts={**run.facts, "needed_fact_recall": recall, "needed_facts": 80, "overflow_calls": 0})
+        for (name, run), recall in zip(runs.items(), recalls, strict=True)
+    }
+
+
+KEPT = with_recall(RUNS, 1.0, 0.99, 0.7, 0.6)
+
+
+def points_of(axes) -> list[tuple[float, float]]:
+    """The marks of configurations; the ring around the recommended one is no mark of its own."""
+    marked = [line for line in axes.lines if line.get_marker() in ("o", "s", "X") and line.get_markersize() < 12]
+    return [tuple(map(float, line.get_xydata()[0])) for line in marked]
+
+
+def test_a_point_stands_at_cost_and_recall_and_the_front_joins_what_none_beats():
+    """WB-UI-02, WB-TUNE-03."""
+    (axes,) = once(cost_recall, KEPT).axes
+    decision = decide(KEPT)
+    expected = [(one.cost, one.recall) for one in decision.standings]
+    assert sorted(points_of(axes)) == sorted(expected)
+    (front,) = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
+    corners = [tuple(point) for point in front.get_xydata()]
+    assert corners == sorted(corners)
+    assert [recall for _, recall in corners] == sorted(recall for _, recall in corners)
+    assert {corner[0] for corner in corners} <= {decision.standing(name).cost for name in decision.pareto}
+
+
+def test_the_recommended_point_has_a_ring_and_its_name_and_the_title_says_what_it_keeps():
+    """WB-UI-02."""
+    figure = once(cost_recall, KEPT)
+    decision = decide(KEPT)
+    best = decision.standing(decision.recommended)
+    (ring,) = [line for line in figure.axes[0].lines if line.get_markersize() >= 12]
+    assert tuple(map(float, ring.get_xydata()[0])) == pytest.approx((best.cost, best.recall))
+    assert best.name in [text.get_text() for text in figure.axes[0].texts]
+    less = 1 - best.cost / decision.standing("no summary").cost
+    assert (
+        figure.finding
+        == f"“{best.name}” costs {100 * less:.0f} % less than “no summary” and keeps 0.99 of the needed facts"
+    )
+    assert "recall ≥ 0.98 of what no summary keeps" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_without_facts_enough_the_largest_prompt_takes_the_place_of_recall_and_the_reason_stands_below():
+    """WB-RET-01b: no percentage of too little."""
+    figure = once(cost_recall, RUNS)
+    assert figure.axes[0].get_ylabel() == "largest prompt, tokens"
+    assert {y for _, y in points_of(figure.axes[0])} == {run.facts["peak_prompt_tokens"] for run in RUNS.values()}
+    source = figure.texts[1].get_text().replace("\n", " ")
+    assert "recall isn't weighed: these runs didn't look for needed facts" in source
+    assert "with a largest prompt of" in figure.finding
+
+
+def test_what_exceeds_the_window_is_a_cross_and_an_unknown_window_is_said():
+    """WB-TUNE-06."""
+    (axes,) = once(cost_recall, RUNS).axes
+    crosses = [float(line.get_xydata()[0][1]) for line in axes.lines if line.get_marker() == "X"]
+    assert crosses == [NONE.facts["peak_prompt_tokens"]]
+    unknown = cost_recall(fake_runs((5, 3), None))
+    assert "the context window is unknown" in unknown.texts[1].get_text().replace("\n", " ")
+
+
+def test_the_figure_shows_the_decision_that_it_is_given():
+    """WB-TUNE-02: a sweep's choice, also of runs that the page doesn't show."""
+    decision = decide(KEPT, min_recall=0.5)
+    few = {name: KEPT[name] for name in list(KEPT)[:2]}
+    figure = cost_recall(few, decision=decision)
+    assert len(points_of(figure.axes[0])) == 4
+    assert f"“{decision.recommended}”" in figure.finding
+
+
+def test_many_points_are_named_only_where_there_is_room():
+    runs = {f"run {i:02d}": replace(USER, name=f"run {i:02d}") for i in range(30)}
+    figure = cost_recall(runs)
+    assert 1 <= len(figure.axes[0].texts) < 14
+    assert "names without room" in figure.texts[1].get_text().replace("\n", " ")
+
+
+# --- cache breaks -----------------------------------------------------------------------------------------
+
+
+def lost_by_cause(run: FakeRun) -> dict[str, int]:
+    lost: dict[str, int] = {}
+    for row in run.rows("calls"):
+        if row["break_cause"] not in (None, "first_call"):
+            lost[row["break_cause"]] = lost.get(row["break_cause"], 0) + row["lost_tokens"]
+    return lost
+
+
+def test_each_cause_has_a_bar_as_long_as_what_it_cost():
+    """WB-UI-02, WB-CACHE-03: small multiples on one axis."""
+    figure = once(cache_breaks, RUNS)
+    for axes, run in zip(figure.axes, RUNS.values(), strict=True):
+        lost = lost_by_cause(run)
+        assert sorted(bar.get_width() for bar in axes.patches) == sorted(lost.values())
+        assert axes.get_title(loc="left") == f"{run.name}: {number(sum(lost.values()))} tokens lost"
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+
+
+def test_the_title_names_who_loses_most_through_what_and_who_least():
+    lost = {name: lost_by_cause(run) for name, run in RUNS.items()}
+    most = max(lost, key=lambda name: sum(lost[name].values()))
+    total = sum(lost[most].values())
+    cause = max(lost[most], key=lambda name: lost[most][name])
+    assert once(cache_breaks, RUNS).finding == (
+        f"“{most}” loses {number(total)} cached tokens ({100 * lost[most][cause] / total:.0f} %: {BREAK_CAUSES[cause]}); "
+        "“no summary” loses none"
+    )
+    assert cache_breaks(NONE).finding.startswith("No cached token is lost")
+
+
+def test_rare_causes_share_one_bar():
+    causes = [cause for cause in BREAK_CAUSES if cause != "first_call"]
+    mixed = changed(
+        TODAY, "calls", lambda row: {"break_cause": causes[row["call"] % 12], "lost_tokens": 5 + row["call"]}
+    )
+    (axes,) = cache_breaks(mixed).axes
+    assert len(axes.patches) == 8
+    assert axes.get_yticklabels()[-1].get_text() == "all other causes"
+    assert sum(bar.get_width() for bar in axes.patches) == sum(lost_by_cause(mixed).values())
+
+
+# --- coverage ---------------------------------------------------------------------------------------------
+
+
+def test_each_state_is_as_high_as_its_events():
+    """WB-UI-02, WB-RPL-13."""
+    axes = once(coverage, TODAY).axes[0]
+    state: dict[int, str] = {}
+    covered, raw = [], []
+    for call in range(60):
+        for row in TODAY.rows("coverage", LONGEST):
+            if row["call"] == call:
+                state |= dict.fromkeys(range(row["first_position"], row["last_position"] + 1), row["state"])
+        covered.append(sum(value == "covered" for value in state.values()))
+        raw.append(sum(value == "raw" for value in state.values()))
+    top, _, bottom = steps_of(axes, "only in the summary").get_data()
+    assert np.array_equal(top - bottom, covered)
+    top, _, bottom = steps_of(axes, "as it was").get_data()
+    assert np.array_equal(top - bottom, raw)
+    assert once(coverage, TODAY).finding == (
+        f"“today”: at the last call its summary stands for {covered[-1]} of {covered[-1] + raw[-1]} events"
+    )
+
+
+def test_the_title_counts_what_was_cut_dropped_and_rewritten():
+    """WB-RPL-13."""
+    states = ["covered_cut", "covered", "dropped", "rewritten", "raw_and_covered", "hidden", "raw"]
+    rows = [
+        {**TODAY.rows("coverage")[0], "call": 0, "first_position": i, "last_position": i, "state": state}
+        for i, state in enumerate(states)
+    ]
+    figure = coverage(replace(TODAY, tables={**TODAY.tables, "coverage": rows}))
+    assert figure.finding == (
+        "“today”: at the last call its summary stands for 2 of 7 events (1 of them cut before it was made); "
+        "1 dropped, 1 rewritten and 1 another agent's"
+    )
+    assert len(figure.legends[0].get_texts()) == 7
+    assert once(coverage, NONE).finding == "“no summary” sends all 178 events as they were with the last call"
+
+
+def test_states_of_coverage_stay_apart_without_colour():
+    """WB-UI-02: readable in black and white; the whole ones differ in lightness."""
+    looks = list(LOOKS.values())
+    assert len({(colour, hatch) for _, colour, hatch in looks}) == len(looks)
+    assert [state for state, (_, _, hatch) in LOOKS.items() if not hatch] == ["covered", "raw"]
+
+
 # --- every figure -----------------------------------------------------------------------------------------
 
 HOSTILE = (
@@ -385,6 +568,7 @@ CASES = {
     "few calls": fake_runs((4, 2), 128_000),
     "hostile names": HOSTILE_RUNS,
     "no calls": {"no summary": fake_run("no summary", {"客服-01": 0})},
+    "with recall": KEPT,
 }
 
 
@@ -396,7 +580,19 @@ def last_map(runs):
     return firing_map(list(runs.values())[-1])
 
 
-FIGURES = {"tokens": tokens_per_call, "trigger": trigger_value, "prefix": last_prefix, "map": last_map}
+def last_coverage(runs):
+    return coverage(list(runs.values())[-1])
+
+
+FIGURES = {
+    "tokens": tokens_per_call,
+    "trigger": trigger_value,
+    "prefix": last_prefix,
+    "map": last_map,
+    "tradeoff": cost_recall,
+    "breaks": cache_breaks,
+    "coverage": last_coverage,
+}
 every_figure = pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
 every_case = pytest.mark.parametrize("runs", CASES.values(), ids=[name.replace(" ", "-") for name in CASES])
 
@@ -442,7 +638,9 @@ def test_drawing_changes_no_setting_and_leaves_no_figure_open(draw):
     assert plt.get_fignums() == []
 
 
-@pytest.mark.parametrize("draw", [tokens_per_call, trigger_value, prefix_reuse, firing_map])
+@pytest.mark.parametrize(
+    "draw", [tokens_per_call, trigger_value, prefix_reuse, firing_map, cost_recall, cache_breaks, coverage]
+)
 def test_a_figure_can_be_drawn_on_a_dark_page(draw):
     figure = draw(SHORT, theme="dark")
     assert figure.get_facecolor() == mpl.colors.to_rgba(DARK.page)

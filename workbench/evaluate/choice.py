@@ -194,6 +194,8 @@ def _shortage_of_part(part: Sequence[ConversationFigures]) -> str:
 
 def _too_few(needed: int, conversations: int | None) -> str:
     where = "" if conversations is None else f" from {conversations} conversation{'' if conversations == 1 else 's'}"
+    if conversations is None and needed >= MIN_FACTS:
+        where = f" from fewer than {MIN_CONVERSATIONS} conversations"
     have = f"{needed} needed fact{'' if needed == 1 else 's'}{where}" if needed else "without any needed fact"
     takes = f"a share takes {MIN_FACTS} from {MIN_CONVERSATIONS} conversations"
     return f"{have}, and {takes}"

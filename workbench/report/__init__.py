@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from workbench.report.explorer import explore
     from workbench.report.frames import frame
     from workbench.report.plots import (
+        cache_breaks,
         calibration_error,
+        cost_recall,
+        coverage,
         firing_map,
         needed_facts,
         prefix_reuse,
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "cache_breaks",
     "calibration_error",
     "explore",
+    "cost_recall",
+    "coverage",
     "firing_map",
     "frame",
     "needed_facts",
@@ -37,8 +43,11 @@ __all__ = [
 ]
 
 _HOME = {
+    "cache_breaks": "workbench.report.plots",
     "calibration_error": "workbench.report.plots",
     "explore": "workbench.report.explorer",
+    "cost_recall": "workbench.report.plots",
+    "coverage": "workbench.report.plots",
     "frame": "workbench.report.frames",
     "firing_map": "workbench.report.plots",
     "needed_facts": "workbench.report.plots",

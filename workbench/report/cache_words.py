@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GAP_COLUMNS = ("silence before a call", "calls", "prefix gone", "sent before", "lost")
 REPORTED_COLUMNS = ("conversation", "calls", "prompt", "reported", "cached", "reported", "share", "reported", "error")
+NO_BREAK = frozenset({None, "", "first_call"})
 _OPTION_WORDS = {
     "summaries": "summaries",
     "preloads": "preloads",
@@ -41,6 +42,30 @@ def provider_losses(run: RunLike) -> dict[str, Loss] | None:
     """Lost tokens by cause under the provider's rules; None where these aren't known."""
     cost = cost_in_detail(run)
     return None if cost is None or cost.cached_tokens is None else losses_by_cause(cost)
+
+
+def break_totals(runs: Runs) -> tuple[dict[str, dict[str, tuple[int, int]]], bool]:
+    """By run and cause: calls whose prefix broke, and the tokens that they couldn't take from the cache.
+
+    True beside it where the provider's rules of every run say so; else what each request's text says.
+    """
+    by_rules = {name: provider_losses(run) for name, run in runs.items()}
+    known = {name: losses for name, losses in by_rules.items() if losses is not None}
+    if len(known) == len(by_rules):
+        return {
+            name: {cause: (loss.calls, loss.tokens) for cause, loss in losses.items()} for name, losses in known.items()
+        }, True
+    return {name: _by_text(run) for name, run in runs.items()}, False
+
+
+def _by_text(run: RunLike) -> dict[str, tuple[int, int]]:
+    totals: dict[str, tuple[int, int]] = {}
+    for row in run.rows("calls"):
+        cause = row.get("break_cause")
+        if cause is not None and cause not in NO_BREAK:
+            calls, lost = totals.get(cause, (0, 0))
+            totals[cause] = (calls + 1, lost + (row.get("lost_tokens") or 0))
+    return totals
 
 
 def option_sentences(runs: Runs, names: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.evaluate.net import NET_RULE
 from workbench.recordings.joining import is_joined
+from workbench.report.cache_words import break_totals
 from workbench.report.comparison import comparison_section
 from workbench.report.facts import facts_section
 from workbench.report.labels import counted, listed, quoted, share, shorten
@@ -168,18 +169,28 @@ def _why(shown: Selection) -> Markup:
     from workbench.report import plots  # matplotlib loads only here
 
     chosen = {name: shown.runs[name] for name in shown.names}
-    figures = [_figure(partial(plots.tokens_per_call, chosen))]
+    figures = []
+    if len(shown.runs) > 1 and any(one.cost is not None for one in shown.view.decision.standings):
+        figures.append(_figure(partial(plots.cost_recall, shown.runs, decision=shown.view.decision)))
+    figures.append(_figure(partial(plots.tokens_per_call, chosen)))
     checking = {name: run for name, run in chosen.items() if run.facts.get("checks")}
     if checking:
         figures.append(_figure(partial(plots.trigger_value, checking)))
     figures += [_figure(partial(plots.prefix_reuse, run)) for run in _telling_prefixes(shown)]
+    if len(chosen) > 1 and any(totals for totals in break_totals(chosen)[0].values()):
+        figures.append(_figure(partial(plots.cache_breaks, chosen)))
     if mapped := _mapped_run(shown):
         figures.append(_figure(partial(plots.firing_map, mapped)))
     needing = {name: run for name, run in chosen.items() if run.rows("needed_facts")}
     if needing:
         figures.append(_figure(partial(plots.needed_facts, needing)))
+    if shown.runs[shown.main].rows("coverage"):
+        figures.append(_figure(partial(plots.coverage, shown.runs[shown.main])))
     left_out = len(shown.runs) - len(shown.names)
-    remark = "Each panel is one configuration on the same recorded conversation, the one with the most calls."
+    remark = (
+        "Each panel is one configuration; where a figure shows calls, they are those of the same recorded "
+        "conversation, the one with the most calls."
+    )
     if left_out:
         remark += f" The figures show {len(shown.names)} configurations; {left_out} more stand in the table only."
     return joined([element("h2", "Why", id="why"), element("p", remark, class_="muted"), *figures])

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench.evaluate.cache_findings import Loss
 from workbench.evaluate.providers import CAUSES
 from workbench.replay.trace import BREAK_CAUSES
 from workbench.report.cache_words import (
     GAP_COLUMNS,
+    NO_BREAK,
     REPORTED_COLUMNS,
+    break_totals,
     gap_rows,
     gap_sentence,
     gaps_of,
     option_sentences,
-    provider_losses,
     reported_of,
     reported_rows,
     reported_sentence,
@@ -32,8 +32,6 @@ from workbench.report.shortening import COLUMNS, N_NAME_COLUMNS, shortening_sent
 
 if TYPE_CHECKING:
     from workbench.report.frames import RunLike, Runs
-
-_NO_BREAK = frozenset({None, "", "first_call"})
 
 
 def overview_table(view: Overview) -> Markup:
@@ -67,11 +65,7 @@ def _table(head: Sequence[Markup], rows: Iterable[Markup], *, class_: str | None
 
 def causes_section(runs: Runs, view: Overview) -> Markup:
     """Which cause cost how many cached tokens, per configuration (WB-CACHE-03)."""
-    by_rules = {row.name: provider_losses(runs[row.name]) for row in view.rows}
-    totals = {
-        name: _break_totals(runs[name]) if None in by_rules.values() else _totals_of(losses)
-        for name, losses in by_rules.items()
-    }
+    totals, by_rules = break_totals({row.name: runs[row.name] for row in view.rows})
     # From a dictionary and not from a set: ties keep the order of the runs, in every process.
     causes = sorted(
         dict.fromkeys(cause for total in totals.values() for cause in total),
@@ -91,7 +85,7 @@ def causes_section(runs: Runs, view: Overview) -> Markup:
         for cause in causes
     ]
     meaning = "Lost tokens (calls): an earlier request still had them in the cache, and the call couldn't use them."
-    if all(provider_losses(runs[row.name]) is not None for row in view.rows):
+    if by_rules:
         meaning = "Lost tokens (calls): the provider would have read them from its cache after a call that only adds."
     options = (element("p", text) for text in option_sentences(runs, totals))
     return joined([heading, *options, element("p", meaning, class_="muted"), _table(head, rows, class_="causes")])
@@ -170,20 +164,6 @@ def shortening_section(runs: Runs, view: Overview) -> Markup | None:
 def _run_heading(name: str, meaning: str) -> Markup:
     """A configuration at the head of a column: short, the whole name on pointing at it."""
     return element("th", shorten(name, 26), scope="col", class_="number run", title=meaning)
-
-
-def _break_totals(run: RunLike) -> dict[str, tuple[int, int]]:
-    totals: dict[str, tuple[int, int]] = {}
-    for row in run.rows("calls"):
-        cause = row.get("break_cause")
-        if cause is not None and cause not in _NO_BREAK:
-            calls, lost = totals.get(cause, (0, 0))
-            totals[cause] = (calls + 1, lost + (row.get("lost_tokens") or 0))
-    return totals
-
-
-def _totals_of(losses: Mapping[str, Loss] | None) -> dict[str, tuple[int, int]]:
-    return {cause: (loss.calls, loss.tokens) for cause, loss in (losses or {}).items()}
 
 
 def _cause_cell(total: tuple[int, int] | None) -> Markup:
@@ -301,7 +281,7 @@ def _call_table(calls: Sequence[Mapping[str, Any]], summaries: set[tuple[str, An
         cells = [element("td", mark, number(row.get("call") or 0), class_="number")]
         cells += [_amount_cell(row.get(column)) for _, column in _CALL_COLUMNS]
         cause = row.get("break_cause")
-        cells.append(element("td", "" if cause in _NO_BREAK else BREAK_CAUSES.get(str(cause), str(cause))))
+        cells.append(element("td", "" if cause in NO_BREAK else BREAK_CAUSES.get(str(cause), str(cause))))
         rows.append(element("tr", *cells, class_="overflow" if row.get("overflow") else None))
     return _table(head, rows, class_="calls")
 

@@ -98,7 +98,7 @@ def prefix_reuse(run: RunLike, conversation: str | None = None, *, theme: str = 
         width = 0.86 if len(calls) <= 150 else 1.0
         bars(axes, calls, reused, width=width, facecolor=palette.history)
         for loss in losses:
-            colour, hatch = _look(loss.cause, palette)
+            colour, hatch = look_of_cause(loss.cause, palette)
             bars(
                 axes, calls, loss.lost, width=width, bottom=reused, facecolor=colour, hatch=hatch,
                 edgecolor=palette.page,
@@ -153,7 +153,8 @@ def _reuse_words(panel: Panel) -> list[str]:
     return [f"prefix reuse {share(float(prefix / reusable))} (reused / reusable tokens)"]
 
 
-def _look(cause: str, palette: Theme) -> tuple[str, str]:
+def look_of_cause(cause: str, palette: Theme) -> tuple[str, str]:
+    """Colour and hatch of a cause, the same in every figure."""
     colour, hatch = _LOOK.get(cause, _OTHER_LOOK)
     return str(getattr(palette, colour)), hatch
 
@@ -161,7 +162,7 @@ def _look(cause: str, palette: Theme) -> tuple[str, str]:
 def _legend(losses: Sequence[Loss], palette: Theme, *, any_reused: bool, any_call: bool) -> list[Artist]:
     items = [Patch(facecolor=palette.history, label="reused prefix")] if any_reused else []
     for loss in losses:
-        colour, hatch = _look(loss.cause, palette)
+        colour, hatch = look_of_cause(loss.cause, palette)
         label = f"lost: {loss.words} ({counted(loss.calls, 'call')}, {counted(loss.tokens, 'token')})"
         items.append(Patch(facecolor=colour, hatch=hatch, edgecolor=palette.page, linewidth=0, label=label))
     items += [Patch(facecolor=palette.new_text, label="new text")] if any_call else []
