@@ -266,7 +266,7 @@ def _with_intervals(ratios: Sequence[_Ratio], *, seed: int) -> list[KeyFigure]:
     known = {
         one.name: (tops, one.pers)
         for one in ratios
-        if len(tops := [top for top in one.tops if top is not None]) == len(one.tops) and sum(one.pers)
+        if len(tops := [top for top in one.tops if top is not None]) == len(one.tops) and any(one.pers)
     }
     drawn = _drawn(known, seed=seed)
     found = []

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 __all__ = [
     "cache_breaks",
     "calibration_error",
-    "explore",
     "cost_recall",
     "coverage",
+    "explore",
     "firing_map",
     "frame",
     "needed_facts",
