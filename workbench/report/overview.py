@@ -505,6 +505,8 @@ def _rule(ordered: list[RunLike], baseline: RunLike | None, scale: Scale, decisi
     conditions = [*([] if decision.unweighed else [limit_words(decision)]), *(["no overflow"] if known else [])]
     among = f" among configurations with {listed(conditions)}" if conditions else ""
     unknown = "" if known else "; the context window is unknown, so overflow isn't checked"
+    if decision.recommended is not None and not decision.standing(decision.recommended).keeps_enough:
+        among += ", and as none keeps so much, the one that keeps most"
     against = f" Differences are against {quoted(baseline.name)}." if baseline and len(ordered) > 1 else ""
     return f"Rule: {scale.least}{among}{unknown}; {NET_RULE if scale.currency is None else COST_RULE}.{against}"
 
