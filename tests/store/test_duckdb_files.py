@@ -99,7 +99,7 @@ def test_a_report_counts_and_shows_the_settings(tmp_path: Path) -> None:
     assert settings["enable_external_access"] == settings["python_enable_replacements"] == "false"
     assert settings["lock_configuration"] == "true"
     store.close_now()
-    report = check(store.path)
+    report = check(store.path, in_child=False)
     assert (report.sequence, report.n_waiting_changes, report.is_sound) == (9, 0, True)
 
 
@@ -148,7 +148,7 @@ def test_a_check_tells_of_a_damaged_journal_and_changes_nothing(tmp_path: Path) 
     log = journal_path(twin)
     log.write_bytes(log.read_bytes().replace(b"text 1", b"text 7"))
     before = {file.name: file.read_bytes() for file in twin.parent.iterdir()}
-    (problem,) = check(twin).problems
+    (problem,) = check(twin, in_child=False).problems
     assert "changes 3 to 4 of the journal are damaged" in problem
     with pytest.raises(StoreCorruptError):
         copy(twin, tmp_path / "target.duckdb")
@@ -180,7 +180,7 @@ def test_a_check_survives_a_file_that_kills_its_reader(tmp_path: Path, monkeypat
         assert check(store.path).problems == ("reading the file ended its process (exit code -9)",)
         killer.write_text("#!/bin/sh\nexec sleep 60\n")
         assert check(store.path, timeout_s=0.2).problems == ("reading the file took longer than 0 s",)
-    assert check(store.path).is_sound
+    assert check(store.path, in_child=False).is_sound
 
 
 # --- vacuum and versions -----------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_a_vacuum_removes_deleted_sessions_for_good_and_keeps_the_rest(tmp_path:
         before, after, losses = vacuum(store.path)
         assert after < before
         assert losses == ()
-        report = check(store.path)
+        report = check(store.path, in_child=False)
         assert (report.is_sound, report.n_events, report.n_deleted_sessions) == (True, 3, 0)
         store = DuckDBStore(store.path)
         assert await store.app_state("app", now_ns=START_NS) == {"a": b"1"}
