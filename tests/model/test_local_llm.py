@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
+import re
 import socket
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,19 @@ from workbench.agent.agent import LLMAgent
 from workbench.agent.flow import SentRequest
 from workbench.agent.runner import Runner
 from workbench.agent.tools import FunctionTool
-from workbench.call import EMPTY_CONTEXT
+from workbench.build import build_agent, build_service
+from workbench.call import EMPTY_CONTEXT, CallContext
+from workbench.clock import SystemClock
+from workbench.config import RunConfig
 from workbench.context.settings import AgentSettings
+from workbench.model.extractive import ExtractiveModel
 from workbench.model.openai import OpenAIModel
-from workbench.model.types import GenerationConfig, Message, Request, Usage, response_of
+from workbench.model.scripted import ScriptedModel
+from workbench.model.types import GenerationConfig, Message, Request, Response, Usage, response_of
+from workbench.replay.cache import PrefixTree, part_text
 from workbench.service.in_memory import InMemorySessionService
 from workbench.session.types import Event, Session, SessionKey
+from workbench.store.memory import InMemoryStore
 from workbench.summary.context import context_with_cache_safe_fork_request, context_with_report
 from workbench.summary.report import Report
 from workbench.summary.summarizer import Summarizer
@@ -204,3 +213,110 @@ def test_an_agent_runs_on_a_real_model_with_tools_a_summary_and_its_history_on_d
     usages = [event.response.usage for event in events if event.response is not None and event.response.usage]
     assert len(usages) == len(sent) == 3
     assert usages[1].prompt_tokens > usages[0].prompt_tokens > 50
+
+
+# --- the prompt cache, predicted and reported ------------------------------------------------------------
+
+
+class Noting:
+    """A model that notes in one list, shared with others, what it is asked."""
+
+    def __init__(self, model: Any, asked: list[Request]) -> None:
+        self.name, self.context_window = model.name, model.context_window
+        self._model, self._asked = model, asked
+
+    async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        self._asked.append(request)
+        async for response in self._model.generate(ctx, request):
+            yield response
+
+
+class ServerCounter:
+    """Counts parts of requests as the server does: in its chat template, by its tokenizer."""
+
+    counter_id = "server"
+    line_additive = False
+
+    def __init__(self, address: str) -> None:
+        self._address = address.removesuffix("/v1") + "/tokenize"
+        self._whole: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def parts_of(self, request: Request) -> list[str]:
+        """The messages, and the header of the answer that the template puts behind them."""
+        parts = [part_text(message) for message in request.messages]
+        self._whole.update(parts)
+        return [*parts, "<|assistant|>\n"]
+
+    def count_text(self, text: str) -> int:
+        """Tokens of a message, or of the beginning of one."""
+        if text not in self._counts:
+            body = re.sub(r"^<\|(\w+)\|>", r"<|im_start|>\1", text)
+            body = body.removesuffix("\n") + "<|im_end|>\n" if text in self._whole else body
+            question = json.dumps({"content": body, "parse_special": True}).encode()
+            asked = urllib.request.Request(self._address, question, {"content-type": "application/json"})
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                self._counts[text] = len(json.load(answer)["tokens"])
+        return self._counts[text]
+
+
+async def requests_of(config: RunConfig, first_order: int) -> list[Request]:
+    """What the engine sends in four turns with one summary behind the third, in order."""
+    asked: list[Request] = []
+    answers = [f"Order A{first_order + i} left the warehouse on Monday and arrives on Friday." for i in range(4)]
+    agent = build_agent(
+        config,
+        Noting(ScriptedModel(answers), asked),
+        name="support",
+        instruction="You help customers of a small shop. Be brief and friendly.\nNever promise a refund.",
+    )
+    service = build_service(
+        config, InMemoryStore(), summary_model=Noting(ExtractiveModel(), asked), clock=SystemClock()
+    )
+    async with service:
+        runner = Runner(app_name="shop", agent=agent, session_service=service)
+        for i in range(4):
+            question = (
+                f"Where is my order A{first_order + i}? I paid {20 + i} pounds for it on {i + 3} March, and the parcel "
+                "should have been at 14 Harbour Street last week. My neighbour got hers within two days."
+            )
+            async for _ in runner.run("u", "s", question):
+                pass
+            await service.wait_for_summaries()
+    return asked
+
+
+def test_predicted_and_reported_cached_tokens_of_twenty_requests_agree(server: str) -> None:
+    """WB-CACHE-07: fork and standalone summaries, both injections; at most 1 % apart in sum."""
+    modes = [(fork, place) for fork in (True, False) for place in ("system", "user")]
+
+    async def main() -> list[tuple[str, int, int, int]]:
+        model = OpenAIModel("smollm2", api_key="none", base_url=server, timeout_s=600.0)
+        counter = ServerCounter(server)
+        tree = PrefixTree(counter)
+        rows = []
+        for number, (fork, place) in enumerate(modes):
+            config = RunConfig.from_values(
+                {
+                    "trigger": {"event": 5},
+                    "summarizer": {"max_summary_words": 60, "cache_safe_forking": fork},
+                    "agent": {"add_session_summary": True, "summary_injection_mode": place},
+                }
+            )
+            asked = await requests_of(config, 1000 * (number + 1))
+            assert len(asked) == 5
+            for request in asked:
+                parts = counter.parts_of(request)
+                prefix = tree.observe(0, parts)
+                usage = await usage_of(model, request.replace(generation_config=GenerationConfig(max_tokens=1)))
+                size = sum(map(counter.count_text, parts))
+                assert usage.prompt_tokens == pytest.approx(size, abs=2)
+                title = f"{'fork' if fork else 'standalone'} {place}"
+                rows.append((title, size, prefix.tokens if prefix else 0, usage.cached_tokens or 0))
+        return rows
+
+    rows = asyncio.run(main())
+    assert len(rows) == 20
+    predicted, reported = sum(row[2] for row in rows), sum(row[3] for row in rows)
+    assert reported > 2_000
+    assert abs(predicted - reported) <= 0.01 * reported, rows
