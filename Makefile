@@ -39,7 +39,7 @@ test-services: setup ## tests that need a server or a browser; skipped, with the
 
 # The quick tests have a part of these.
 MORE_TESTS := tests/service/test_duckdb_contract.py tests/conformance/test_vectors.py tests/replay/test_own_sessions.py \
-	tests/evaluate tests/report tests/replay/test_package.py tests/replay/test_prompt.py tests/store tests/test_cli.py \
+	tests/evaluate tests/regression tests/report tests/replay/test_package.py tests/replay/test_prompt.py tests/store tests/test_cli.py \
 	tests/test_readme.py tests/test_store_command.py tests/recordings/test_stored.py tests/recordings/test_redact.py \
 	tests/replay/test_needed.py tests/replay/test_planner.py
 test-more: setup ## the whole store contract, recorded cases over the store, whole sweeps, comparisons and prices

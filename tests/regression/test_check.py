@@ -241,8 +241,14 @@ def test_a_baseline_that_does_not_fit_is_one_clear_sentence(
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
-    assert main(["check", str(mine.path), "--accept"]) == 0
-    assert main(["check", str(mine.path)]) == 0
+
+
+def test_a_baseline_that_does_not_fit_can_be_accepted_anew(mine: SuiteFolder) -> None:
+    """WB-REG-02."""
+    mine.accepted()
+    (mine.folder / "mine.baseline.toml").write_text("baseline = 7\n", encoding="utf-8")
+    assert mine.check(accept=True).passed
+    assert mine.check().passed
 
 
 def test_a_changed_recording_is_told(mine: SuiteFolder) -> None:

@@ -130,27 +130,13 @@ def judge_summaries(
 def share_of(summaries: Sequence[JudgedSummary], level: float) -> Share:
     """The share of yes of at least one judgement.
 
-    Judgements of one summary agree more than those of two: the interval is Wilson's for as many independent ones as
-    would vary as much. An unclear judgement may have meant either.
+    Wilson's interval over all judgements: it is about these summaries and the judge's noise, of which it takes at
+    least as much as there is. An unclear judgement may have meant either.
     """
     n = sum(one.judged for one in summaries)
     yes, unclear = sum(one.yes for one in summaries), sum(one.unclear for one in summaries)
     z = NormalDist().inv_cdf((1 + level) / 2)
-    low = wilson(yes / n, _independent([(one.yes, one.judged) for one in summaries]), z=z)[0]
-    high = wilson((yes + unclear) / n, _independent([(one.yes + one.unclear, one.judged) for one in summaries]), z=z)[1]
-    return Share(yes, n, low, high)
-
-
-def _independent(counts: Sequence[tuple[int, int]]) -> float:
-    """How many independent trials vary as much as these groups do; never more than there are."""
-    groups = [(yes, n) for yes, n in counts if n]
-    n = sum(size for _, size in groups)
-    share = sum(yes for yes, _ in groups) / n
-    binomial = share * (1 - share) / n
-    if not binomial or len(groups) < 2:
-        return float(n)
-    spread = sum((yes - share * size) ** 2 for yes, size in groups) * len(groups) / (len(groups) - 1) / n**2
-    return n / max(spread / binomial, 1.0)
+    return Share(yes, n, wilson(yes / n, n, z=z)[0], wilson((yes + unclear) / n, n, z=z)[1])
 
 
 def _finding(rules: JudgeRules, summaries: Sequence[JudgedSummary], suite: Suite) -> Finding:

@@ -149,7 +149,7 @@ class JudgeRules(Settings):
     """Least share of yes; passed or failed only when the interval leaves no doubt."""
     replicates: int = Field(default=3, ge=1, le=100)
     """How often each summary is judged."""
-    level: float = Field(default=0.999, ge=0.5, lt=1)
+    level: float = Field(default=0.9999, ge=0.5, lt=1)
     """Confidence of the interval; the higher, the more judgements a verdict needs and the less noise turns it."""
     model: str = Field(min_length=1)
     """The judge."""
