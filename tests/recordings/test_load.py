@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 import unicodedata
+from pathlib import Path
 
 import pytest
 
 from tests.recordings.files import jsonl, say, texts
 from workbench.errors import RecordingError
+from workbench.model.cassette import Cassette
+from workbench.model.cassette_entry import Entry
 from workbench.model.types import Message, response_of
 from workbench.recordings import Conversation, Recordings, load, load_recordings, write_recording
 from workbench.recordings.problems import Problem, shown
@@ -235,3 +238,19 @@ def test_a_long_conversation_is_read_in_linear_time(tmp_path):
         assert len(load_recordings(path)[0].events) == n
         seconds.append((time.process_time() - started) / n)
     assert seconds[1] < 2 * seconds[0]
+
+
+def test_a_cassette_beside_recordings_is_no_recording(tmp_path):
+    """WB-REG-01, WB-REC-01: its requests hold messages, and would look like a log."""
+    cassette = Cassette(tmp_path / "answers.jsonl")
+    messages = [{"role": "user", "content": "sum up"}, {"role": "assistant", "content": "done"}]
+    cassette.add(Entry(request={"model": "small", "messages": messages}))
+    (tmp_path / "chats.jsonl").write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
+    recordings = load_recordings(tmp_path)
+    assert len(recordings) == 1
+    assert not recordings.problems
+    assert [(Path(one.path).name, one.reason) for one in recordings.skipped] == [
+        ("answers.jsonl", "is a cassette of recorded answers, no recording")
+    ]
+    with pytest.raises(RecordingError, match="is a cassette of recorded answers"):
+        load_recordings(tmp_path / "answers.jsonl").load()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from workbench.errors import ConfigError, RecordingError, nearest_name
+from workbench.model.cassette import FORMAT_NAME
 from workbench.model.types import ToolSpec
 from workbench.recordings.anthropic import ANTHROPIC
 from workbench.recordings.chat import tools_from_chat
@@ -66,6 +67,8 @@ NOT_READ = "not read"
 # Up to here a complete walk keeps what it read: a replay walks its recordings more than once.
 KEPT_EVENTS = 20_000
 KEPT_CHARS = 16_000_000
+_CASSETTE_HEAD = f'{{"format":"{FORMAT_NAME}"'.encode()
+_CASSETTE = "is a cassette of recorded answers, no recording"
 _DETECTION_ROWS = 20
 _DETECTION_BYTES = 8 * MB
 _HEAD_BYTES = 8192
@@ -468,6 +471,11 @@ class _Loader:
             return
         if _looks_like_utf16(head) and (file.named or _looks_like_json(head)):
             raise RecordingError("not UTF-8 (looks like UTF-16)", path=file.label, hint="convert the file")
+        if head.startswith(_CASSETTE_HEAD):  # its requests would look like a log of conversations
+            if file.named:
+                raise RecordingError(_CASSETTE, path=file.label, hint="name the recordings that it belongs to")
+            found.skipped.append(Skipped(file.label, _CASSETTE))
+            return
         reader: RowReader | TableReader
         chosen: Format | None
         if self._is_table(stream):
