@@ -19,10 +19,14 @@ def add(command: argparse.ArgumentParser) -> None:
 
     workbench lab
     """
-    command.add_argument("folder", nargs="?", metavar="FOLDER", help="folder to open; default: the notebooks of the checkout")
+    command.add_argument(
+        "folder", nargs="?", metavar="FOLDER", help="folder to open; default: the notebooks of the checkout"
+    )
     command.add_argument("--copy", metavar="FOLDER", help="first copy the notebooks there, and open the copies")
     command.add_argument("--no-browser", action="store_true", help="print the address instead of opening a browser")
-    command.add_argument("--port", type=int, default=8888, metavar="N", help="port on this machine; the next free one if it is taken")
+    command.add_argument(
+        "--port", type=int, default=8888, metavar="N", help="port on this machine; the next free one if it is taken"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -205,7 +205,8 @@ class Explorer:
         return self._exporter(configured(self.base, self.choices, name=name), self.folder)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        return self.widget._repr_mimebundle_(**options)
+        shown = self.widget._repr_mimebundle_(**options)
+        return {**shown, "text/plain": repr(self)} if isinstance(shown, dict) else shown
 
     def __repr__(self) -> str:
         return f"Explorer({len(self._computed.conversations)} conversations, {self.base.label()})"
