@@ -113,17 +113,41 @@ def all_none(settings: Settings) -> bool:
     return all(getattr(settings, name) is None for name in type(settings).model_fields)
 
 
+class ModelChange(Settings):
+    """Another main model in the middle of a conversation."""
+
+    request: int | None = Field(default=None, ge=1)
+    """From this human turn on, counted from 0. WB-RPL-15."""
+    share: float | None = Field(default=None, gt=0, lt=1)
+    """From this share of the calls on, 0.5 = the second half; instead of `request`. WB-RPL-15."""
+    name: str = ""
+    """The model's name; empty = the one before. WB-RPL-15."""
+    context_window: int | None = Field(default=None, gt=0)
+    """Its window in tokens; none = by name, or as before without a name. WB-RPL-15."""
+
+    @model_validator(mode="after")
+    def _says_when_and_what(self) -> Self:
+        if (self.request is None) == (self.share is None):
+            raise ConfigError.for_field("changes", "{}", "exactly one of request, share")
+        if not self.name and self.context_window is None:
+            raise ConfigError.for_field("changes", "{}", "name, context_window or both")
+        return self
+
+
 class ModelSettings(Settings):
     """The replayed main model."""
 
     name: str = ""
-    """Model name for window look-up; empty = the recording's."""
+    """Model name for window look-up; empty = the recording's, call by call where its answers name several."""
     context_window: int | None = Field(default=None, gt=0)
     """Tokens; none = by name, unknown names have no window line. ASM-WIN-01."""
     user_first: bool = False
     """The model wants a user message behind the system message; a replay reports others. WB-RPL-18."""
     single_system: bool = False
     """The model takes one system message, in front; a replay reports others. WB-RPL-18."""
+    changes: Annotated[tuple[ModelChange, ...], Field(strict=False)] | None = None
+    """Changes of the model in mid-conversation: `[{request = 12, name = "gpt-4.1-mini"}]`; its cache begins empty.
+    WB-RPL-15."""
 
 
 class SummariesSettings(Settings):

@@ -27,6 +27,7 @@ OPTION_OF_CAUSE = {
     "tailoring": "tailoring",
     "history_limit": "agent.max_history_runs",
     "preload_changed": "preloads",
+    "model_changed": "model",
     "expired": "cache.lifetime_s",
     "no_breakpoint": "cache.breakpoints",
 }

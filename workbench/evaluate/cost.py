@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -201,6 +201,43 @@ def cost_of(run: StoredRun, *, cache: CacheSettings | None = None, prices: Price
     return _Reckoning(run, cache, prices).result()
 
 
+class _ModelCache:
+    """The cache of one model during one conversation, and the terms of its calls."""
+
+    def __init__(self, terms: _Terms) -> None:
+        self.terms = terms
+        self.simulation = None if terms.rule is None else CacheSimulation(terms.rule)
+        self._places: dict[int, int] = {}
+        """Call of the conversation -> call of this model."""
+
+    def call(self, sent: Sent, call: int) -> CacheUse | None:
+        """What the cache does for a call; None where no rules are known."""
+        if self.simulation is None:
+            return None
+        holder = None if sent.prefix_call is None else self._places.get(sent.prefix_call)
+        if holder != sent.prefix_call:
+            # What another model was sent, this one's cache hasn't.
+            has_prefix = holder is not None or bool(self._places)
+            prefix = sent.prefix_tokens if holder is not None else 0
+            sent = replace(sent, prefix_call=holder, prefix_tokens=prefix if has_prefix else None)
+        self._places[call] = len(self._places)
+        return self.simulation.call(sent)
+
+
+class _Caches:
+    """The models of one conversation; each has its own cache."""
+
+    def __init__(self, terms_of: Callable[[str], _Terms]) -> None:
+        self._terms_of = terms_of
+        self._found: dict[str, _ModelCache] = {}
+
+    def of(self, model: str) -> _ModelCache:
+        """The cache of a model, empty when it is new."""
+        if model not in self._found:
+            self._found[model] = _ModelCache(self._terms_of(model))
+        return self._found[model]
+
+
 class _Reckoning:
     """One pass over the rows of a run."""
 
@@ -235,29 +272,40 @@ class _Reckoning:
         )
 
     def _conversation(self, row: Row, calls: Sequence[Row], summaries: Sequence[Row]) -> Iterator[CallCost]:
-        model = self._prices.model or self._model or row.get("model") or ""
-        main = self._terms(model, self._prices.main)
+        recorded = self._prices.model or self._model or row.get("model") or ""
+        caches = _Caches(lambda model: self._terms(model, self._prices.main))
         summary_model = self._prices.summary_model or self._summary_model
         # Its own prices, if it has any; a summary by the main model costs what the main model costs.
         has_own = any(value is not None for value in self._prices.summary.model_dump().values())
         own = self._prices.summary if has_own or summary_model else self._prices.main
-        summarising = self._terms(summary_model or model, own)
-        simulation = None if main.rule is None else CacheSimulation(main.rule)
-        shares = not summary_model or summary_model == model
-        apart = None if shares or summarising.rule is None else CacheSimulation(summarising.rule)
         is_timed = not row.get("assumed_time")
+        apart: CacheSimulation | None = None
         waiting = sorted(
             (one for one in summaries if one.get("model_calls")),
             key=lambda one: (_started(one), one["summary"]),
         )
         before: Row | None = None
+
+        def summarised(one: Row, model: str) -> CallCost:
+            nonlocal apart
+            terms = self._terms(summary_model or model, own)
+            if not summary_model or summary_model == model:
+                return self._summary(one, terms, caches.of(model).simulation, before, is_timed)
+            if apart is None and terms.rule is not None:
+                apart = CacheSimulation(terms.rule)
+            return self._summary(one, terms, apart, before, is_timed)
+
+        model = recorded
         for call in calls:
+            # A configuration's own price model holds for all calls; else each call is billed by its model.
+            own_model = self._prices.model or call.get("model") or recorded
             while waiting and _is_before(waiting[0], call):
-                yield self._summary(waiting.pop(0), summarising, simulation if shares else apart, before, is_timed)
-            yield self._call(call, main, simulation, before, is_timed)
+                yield summarised(waiting.pop(0), model if before is not None else own_model)
+            model = own_model
+            yield self._call(call, caches.of(model), before, is_timed)
             before = call
         for one in waiting:
-            yield self._summary(one, summarising, simulation if shares else apart, before, is_timed)
+            yield summarised(one, model)
 
     def _terms(self, model: str, own: TokenPrices) -> _Terms:
         rule = cache_rule(self._cache, model)
@@ -268,11 +316,15 @@ class _Reckoning:
             self._rules[f"{rule.name} {rule.min_tokens} {rule.read_factor}"] = rule
         return _Terms(model, rule, own)
 
-    def _call(
-        self, row: Row, terms: _Terms, simulation: CacheSimulation | None, before: Row | None, is_timed: bool
-    ) -> CallCost:
+    def _call(self, row: Row, cache: _ModelCache, before: Row | None, is_timed: bool) -> CallCost:
+        terms = cache.terms
         time_ns = _time(row)
-        use = None if simulation is None else simulation.call(self._sent(row))
+        use = cache.call(self._sent(row), row["call"])
+        if use is not None and row.get("break_cause") == "model_changed" and before is not None:
+            # The new model's cache knows nothing of what the other had: that is what the change cost.
+            overhead = row.get("overhead_tokens") or 0
+            reusable = min(before["prompt_tokens"], row["prompt_tokens"]) - overhead
+            use = use._replace(cause="model_changed", lost=max(reusable - use.cached, 0))
         gap_s = None if before is None else (time_ns - _time(before)) / 1e9
         prompt = row["prompt_tokens"]
         prefix = row.get("prefix_tokens")

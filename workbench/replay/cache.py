@@ -123,6 +123,9 @@ class PrefixTree:
     def __init__(self, counter: LineCounter) -> None:
         self._counter = counter
         self._root = _Node(0)
+        self._roots: dict[str, _Node] = {}
+        """By model, those that were left; each model has a cache of its own."""
+        self._seeds: list[Sequence[str]] = []
         self._path: list[_Node] = [self._root]
         self._longest = 0
         self._is_empty = True
@@ -130,11 +133,29 @@ class PrefixTree:
 
     def seed(self, texts: Sequence[str]) -> None:
         """Let a request of another conversation count as seen (`cache.scope = corpus`)."""
+        self._seeds.append(texts)
+        self._plant(texts)
+
+    def _plant(self, texts: Sequence[str]) -> None:
         node = self._root
         for text in texts:
             node = node.child(text) or node.add(text, self._counter.count_text(text))
         self._longest = max(self._longest, node.tokens)
         self._is_empty = False
+
+    def change_model(self, name: str, *, before: str) -> None:
+        """What follows goes to another model: nothing that others were sent is in its cache; the next request
+        shares no part with the one before it. A model that comes back finds what it had."""
+        newest = self._n_requests - 1
+        for node in self._path[1:]:
+            node.last = newest
+        self._roots[before] = self._root
+        known = self._roots.get(name)
+        self._root = _Node(0) if known is None else known
+        self._path = [self._root]
+        if known is None:
+            for texts in self._seeds:
+                self._plant(texts)
 
     def observe(self, n_shared: int, new_texts: Sequence[str]) -> Prefix | None:
         """Add a request that shares its first `n_shared` parts with the one before.

@@ -25,12 +25,12 @@ from workbench.config import RunConfig
 from workbench.facts import words
 from workbench.model.client import Model
 from workbench.model.types import EMPTY_MESSAGE, Message, Request, Response, ToolCall
-from workbench.model.windows import lookup_model_context_window
 from workbench.recordings.types import Conversation, RecordedRequest, is_answer, is_tool_round
 from workbench.replay.audit import Audit
 from workbench.replay.cache import part_text, tools_text
 from workbench.replay.loop import VirtualLoop
 from workbench.replay.meter import CallFacts, CallMeter
+from workbench.replay.models import UNNAMED, CallModel, ModelPlan, model_plan
 from workbench.replay.needed import NeededFacts
 from workbench.replay.needed_rows import FactRecorder
 from workbench.replay.sources import WatchedModel, summary_model
@@ -39,6 +39,7 @@ from workbench.service.service import SessionService
 from workbench.service.summaries import SummaryAttempt, SummaryCheck
 from workbench.session.types import Event, Session, SessionKey
 from workbench.store.memory import InMemoryStore
+from workbench.summary.context import context_with_run_model
 from workbench.summary.report import Check, Trigger
 from workbench.tokens import LineCounter
 
@@ -111,9 +112,13 @@ class _CallReached(BaseException):
 class Script:
     """Where a replay stands inside one recorded request, and what comes next."""
 
-    def __init__(self, loop: VirtualLoop, service: SessionService) -> None:
+    def __init__(self, loop: VirtualLoop, service: SessionService, plan: ModelPlan, facts: FactRecorder) -> None:
         self._loop = loop
         self._service = service
+        self._plan = plan
+        self._facts = facts
+        self._models: dict[CallModel, RecordedModel] = {}
+        self._next_call = 0
         self._steps: Sequence[Event] = ()
         self._next = 0
         self._delay_ns = 0
@@ -126,6 +131,16 @@ class Script:
         self._next = 0
         self._last_recorded = self._expected = request.message
         self._delay_ns = max(self._loop.now_ns() - request.message.time_ns, 0)
+
+    @property
+    def model(self) -> RecordedModel:
+        """The model that the next call goes to."""
+        wanted = self._plan.at(self._next_call)
+        if wanted not in self._models:
+            self._models[wanted] = RecordedModel(
+                self, name=wanted.name or UNNAMED, context_window=wanted.context_window or 0, facts=self._facts
+            )
+        return self._models[wanted]
 
     @property
     def has_rest(self) -> bool:
@@ -161,6 +176,11 @@ class Script:
         if self._next >= len(self._steps):
             state.ended = True
             return
+        if state.model is not self.model:  # within one request: a new one begins with its own
+            state.model = self.model
+            state.ctx = context_with_run_model(
+                state.ctx, model=state.model, model_context_window=state.model_context_window
+            )
         call_ns = self._last_recorded.time_ns if self._last_recorded is not None else 0
         await self._loop.sleep_until(call_ns + self._delay_ns)
         self._delay_ns = max(self._delay_ns, self._loop.now_ns() - call_ns)
@@ -169,6 +189,7 @@ class Script:
         """The recorded answer, at its time; a later call of the same request keeps the run going."""
         event = self._steps[self._next]
         self._next += 1
+        self._next_call += 1
         await self._loop.sleep_until(event.time_ns + self._delay_ns)
         self._last_recorded = self._expected = event
         response = event.response
@@ -233,7 +254,7 @@ class ConversationReplay:
         for texts in cache_seed:
             self._meter.tree.seed(texts)
         self._calls = conversation.calls
-        self._window = _known_window(config, conversation)
+        self._plan = model_plan(conversation, config)
         self._on_sent = on_sent
         self._rewritten: dict[tuple[str, str], int] = {}
         self._audit = Audit(conversation.id, config, self._trace.rows["coverage"], self._trace.rows["violations"])
@@ -263,7 +284,7 @@ class ConversationReplay:
         store = InMemoryStore(event_limit=config.service.event_limit)
         service = build_service(config, store, summary_model=self._source, clock=self._loop, observer=self)
         session = await service.create_session(key.app_name, key.user_id, key.session_id)
-        script = Script(self._loop, service)
+        script = Script(self._loop, service, self._plan, self._facts)
         self._facts.begin(service)
         for event in conversation.seed_events:
             await script.append(session, event)
@@ -278,15 +299,9 @@ class ConversationReplay:
 
     def _runner(self, service: SessionService, script: Script) -> Runner:
         conversation, config = self._conversation, self._config
-        model = RecordedModel(
-            script,
-            name=config.model.name or conversation.model or "recorded",
-            context_window=config.model.context_window or 0,
-            facts=self._facts,
-        )
         agent = build_agent(
             config,
-            model,
+            script.model,
             name=_agent_name(conversation),
             instruction=conversation.instruction,
             tool_specs=conversation.tools,
@@ -323,6 +338,7 @@ class ConversationReplay:
             await self._loop.sleep_until(request.message.time_ns)
             script.begin(request)
         options = RunOptions(
+            model=script.model,
             request_id=request.message.request_id or request.id,
             # What is recorded of this run is the run's own, so that a summary in its middle spares its newest round.
             invocation_id=request.message.invocation_id,
@@ -341,13 +357,15 @@ class ConversationReplay:
         call = self._calls[len(rows)]
         boundary = sent.assembly.summary.boundary if sent.assembly.summary is not None else None
         position = sent.session.position_of(boundary.last_event_id) if boundary is not None else None
+        model = self._plan.at(len(rows))
         facts = CallFacts(
             conversation=self._conversation.id,
             call=len(rows),
             request=call.request.index,
             event_id=call.event.id,
             time_ns=self._loop.now_ns(),
-            window=self._window,
+            model=model.name,
+            window=model.window,
             answer=call.event.message if call.event.response is not None else EMPTY_MESSAGE,
             usage=self._conversation.usage.get(call.event.id),
             boundary_position=position,
@@ -602,10 +620,3 @@ def _agent_name(conversation: Conversation) -> str:
     """Who answers; a recording with several agents replays as the one that answers first."""
     first = next((call.event.author for call in conversation.calls if call.event.author), "")
     return first or "assistant"
-
-
-def _known_window(config: RunConfig, conversation: Conversation) -> int | None:
-    if config.model.context_window is not None:
-        return config.model.context_window
-    found = lookup_model_context_window(config.model.name or conversation.model)
-    return found or None

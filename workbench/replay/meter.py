@@ -29,6 +29,8 @@ class CallFacts:
     request: int
     event_id: str
     time_ns: int
+    model: str
+    """Name of the model that it goes to; empty when nobody names it."""
     window: int | None
     answer: Message
     usage: Usage | None
@@ -79,6 +81,7 @@ class CallMeter:
         self._engine = engine
         self._per_message = per_message
         self._per_request = per_request
+        self._model: str | None = None
         self._previous = Request()
         self.n_shared = 0
         """Leading messages that the last request shares with the one before it."""
@@ -100,13 +103,21 @@ class CallMeter:
     def row(self, facts: CallFacts, sent: SentRequest) -> tuple[object, ...]:
         """The `calls` row of one call."""
         request, assembly = sent.request, sent.assembly
+        before, self._model = self._model, facts.model
+        same_model = before is None or before == facts.model
+        if before is not None and not same_model:
+            self.tree.change_model(facts.model, before=before)
         same_tools = request.tools == self._tools
         n_previous = self._previous.n_messages
         n_shared = self.n_shared = self._n_shared(sent) if same_tools else 0
         if not same_tools:
             self._tools, self._tools_text = request.tools, tools_text(request.tools)
         parts = [self._part(message) for message in request.messages_from(n_shared)]
-        prefix = self._observe(n_shared, [part.text for part in parts], same_tools)
+        if same_model:
+            prefix = self._observe(n_shared, [part.text for part in parts], same_tools)
+        else:
+            head = [self._tools_text] if self._tools_text else []
+            prefix = self.tree.observe(0, [*head, *(self._part(message).text for message in request.messages)])
         self._extend_sums(n_shared, parts)
         self._previous = request
 
@@ -122,8 +133,11 @@ class CallMeter:
         current -= in_current
         history = self._all_tokens[-1] - tool_results - system - summary - current
         total = self._all_tokens[-1] + schema + overhead
+        last_total = self._last_total
 
         cause, part, lost = self._break(sent, prefix, n_shared, same_tools, total, n_previous)
+        if not same_model and prefix is not None:
+            cause, part, lost = "model_changed", 0, max(min(last_total, total) - prefix.tokens, 0)
         window = facts.window
         boundary = assembly.summary
         age = None
@@ -170,6 +184,7 @@ class CallMeter:
             None if usage is None else usage.completion_tokens,
             None if usage is None else usage.cached_tokens,
             self._billing.count_text(part_text(facts.answer)),
+            facts.model,
         )
 
     def _n_shared(self, sent: SentRequest) -> int:

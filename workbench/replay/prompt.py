@@ -26,6 +26,7 @@ from workbench.replay.cache import part_text
 from workbench.replay.conversation import replay_conversation
 from workbench.replay.explain import explain_check
 from workbench.replay.meter import CallFacts, shared_messages
+from workbench.replay.models import UNNAMED
 from workbench.replay.trace import TABLES
 
 StoredRows = Mapping[str, list[dict[str, Any]]]
@@ -234,7 +235,7 @@ def call_made_again(
         row=rows["calls"][-1],
         request=sent.request,
         sent=sent,
-        model=config.model.name or conversation.model or "recorded",
+        model=rows["calls"][-1]["model"] or UNNAMED,
         messages=tuple(_messages(sent, config)),
         checks=_checks_before(rows["checks"], call),
     )

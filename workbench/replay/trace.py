@@ -106,6 +106,7 @@ CALLS = _table(
     ("recorded_completion_tokens", "INTEGER", "the same for the answer"),
     ("recorded_cached_tokens", "INTEGER", "the same for tokens read from the prompt cache"),
     ("answer_tokens", "INTEGER", "tokens of the recorded answer by the billing counter"),
+    ("model", "VARCHAR", "the model that the call goes to; empty if nobody names it"),
 )
 
 CHECKS = _table(
@@ -237,6 +238,7 @@ BREAK_CAUSES = {
     "first_call": "no earlier request",
     "instruction_changed": "the instruction changed",
     "tools_changed": "the tool declarations changed",
+    "model_changed": "the model changed, and its cache had nothing",
     "summary_appeared": "a first summary took the place of history",
     "summary_updated_system": "a new summary changed the system message",
     "summary_updated_user": "a new summary changed the user block",

@@ -32,6 +32,7 @@ NO_BREAK = frozenset({None, "", "first_call"})
 _OPTION_WORDS = {
     "summaries": "summaries",
     "preloads": "preloads",
+    "model": "changes of the model",
     "tailoring": "tailoring",
     "cache.lifetime_s": "pauses longer than the cache's lifetime",
     "cache.breakpoints": "missing marks",

@@ -50,6 +50,7 @@ _LOOK = {
     "instruction_changed": ("other", "////"),
     "tools_changed": ("other", "\\\\\\\\"),
     "preload_changed": ("other", "xx"),
+    "model_changed": ("other", "++"),
 }
 _OTHER_LOOK = ("other", "OO")
 
