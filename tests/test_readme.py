@@ -124,11 +124,20 @@ def test_every_public_name_is_shown():
     assert set(wb.__all__) - shown == set()
 
 
-def test_every_option_of_the_complaint_table_exists():
-    rows = re.search(r"\| complaint \|.*?\n\n", README, re.DOTALL)[0]
-    named = set(re.findall(r"`([a-z]+\.[a-z_]+)`", rows))
-    assert len(named) > 8
+def test_the_guide_names_options_figures_and_notebooks_that_exist():
+    """WB-FRESH-02a: one page from complaint to option, figure and notebook."""
+    guide = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    rows = guide[guide.index("| complaint |") :].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert len(cells) > 8
+    assert all(len(row) == 4 and all(row) for row in cells)
+    named = set(re.findall(r"`([a-z]+\.[a-z_]+)", " ".join(row[1] for row in cells)))
     assert named - {option.path for option in options()} == set()
+    figures = set(re.findall(r"`([a-z]+_[a-z_]+)`", " ".join(row[2] for row in cells)))
+    assert figures
+    assert figures - set(wb.report.__all__) == set()
+    notebooks = {path.name[:2] for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {number for row in cells for number in row[3].split(", ")} - notebooks == set()
 
 
 @pytest.mark.parametrize(
