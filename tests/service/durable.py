@@ -136,6 +136,11 @@ class WritesTheNewestFirst(QueuedStore):
         self._queue = asyncio.LifoQueue(buffer)
 
 
+class QueuesForWhoHasGivenUp(QueuedStore):
+    async def append(self, *args: Any, **facts: Any) -> None:
+        await asyncio.shield(super().append(*args, **facts))
+
+
 class StopsAtTheFirstError(QueuedStore):
     async def _write(self) -> None:
         while True:
@@ -156,5 +161,6 @@ DURABLE_FAULTS: dict[str, tuple[str, Durable]] = {
     "RemovesDeletedRows": ("soft delete", Durable(RemovesDeletedRows)),
     "ForgetsItsQueue": ("asynchronous persistence", Durable(queued=ForgetsItsQueue)),
     "WritesTheNewestFirst": ("asynchronous persistence", Durable(queued=WritesTheNewestFirst)),
+    "QueuesForWhoHasGivenUp": ("asynchronous persistence", Durable(queued=QueuesForWhoHasGivenUp)),
     "StopsAtTheFirstError": ("asynchronous persistence", Durable(queued=StopsAtTheFirstError)),
 }

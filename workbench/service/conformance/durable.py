@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -261,6 +262,19 @@ async def many_more_events_than_the_buffer_holds_are_all_stored(bench: Bench) ->
         await service.append_event(live, said(n))
     service = await bench.reopened()
     expect_equal(ids(await raw_events(service)), [f"e{n}" for n in range(400)], "stored events")
+
+
+@check(ASYNC_PERSISTENCE, "SUM-STO-10", "SUM-SVC-06", needs=ASYNC_PERSISTENCE)
+async def who_gives_up_waiting_has_appended_to_both_or_to_neither(bench: Bench) -> None:
+    service = await _persisting(bench)
+    live = await session_with(service)
+    callers = [asyncio.create_task(service.append_event(live, said(n))) for n in range(400)]
+    await asyncio.sleep(0)  # as many as there is room for have queued their event
+    for caller in callers[::3]:
+        caller.cancel()
+    await asyncio.gather(*callers, return_exceptions=True)
+    service = await bench.reopened()
+    expect_equal(ids(await raw_events(service)), ids(live.events), "stored events, those of the live session")
 
 
 @check(ASYNC_PERSISTENCE, "SUM-STO-10", needs=ASYNC_PERSISTENCE)
