@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from workbench.clock import FixedClock
-from workbench.errors import StoreFullError
+from workbench.errors import StoreClosedError, StoreFullError
 from workbench.selftest.store_files import KEY, START_NS, append, create, empty_store, event_of, fill, ids_in, new_store
 from workbench.selftest.writers import CancelledAt
 from workbench.service.conformance.suite import until
@@ -152,6 +152,30 @@ def test_a_disk_that_refuses_is_told_and_nothing_more_is_acknowledged(tmp_path: 
         found = await ids_in(store.path, durability="disk")
         assert found[:3] == ["e0", "e1", "e2"]
         assert "e4" not in found
+
+    run(main())
+
+
+def test_who_waits_for_the_disk_of_a_store_that_is_given_up_is_told(tmp_path: Path) -> None:
+    """REL-10: the first wait doesn't cover the second change, and there is no other any more."""
+
+    async def main() -> None:
+        store = disk_store(tmp_path)
+        await create(store)
+        await store.flush()
+        disk = Disk(store)
+        first = asyncio.create_task(append(store, event_of(0)))
+        await until(lambda: disk.begun, "waiting for the disk")
+        second = asyncio.create_task(append(store, event_of(1)))
+        closing = asyncio.create_task(store.close())
+        await asyncio.sleep(0.01)
+        closing.cancel()
+        disk.may_confirm.set()
+        results = await asyncio.gather(first, second, closing, return_exceptions=True)
+        assert results[0] is None
+        assert isinstance(results[1], StoreClosedError) or disk.confirmed >= 3
+        assert isinstance(results[2], asyncio.CancelledError)
+        assert await ids_in(store.path) == ["e0", "e1"]
 
     run(main())
 

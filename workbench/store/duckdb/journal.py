@@ -210,6 +210,8 @@ class Journal:
         """Held while the file's end moves."""
         self._sync_lock = Lock()
         """Held while the disk is waited for: nothing is confirmed while another file takes this one's place."""
+        self.synced = -1
+        """Up to this change the disk has everything for certain."""
         self._sync_error: OSError | None = None
         self._has_moved = False
         self._write = os.pwrite  # tests let the n-th write fail, or the disk
@@ -289,9 +291,11 @@ class Journal:
         """
         with self._sync_lock:
             if self._sync_error is None:
+                written = self._sequence
                 try:
                     self._settle_name()
                     self._fsync(self._fd)
+                    self.synced = written
                 except OSError as error:
                     self._sync_error = error
             if self._sync_error is not None:

@@ -405,18 +405,25 @@ class LiveStore:
             self._check_open()
 
     async def _confirmed(self) -> None:
-        """After a change: wait for the disk, if that is promised; all who come before it begins share one wait.
+        """After a change: wait for the disk, if that is promised; all who wrote before it begins share one wait.
 
         Raises:
             StoreFullError: it refused; the store has to be opened again.
         """
         if not self._is_synced:
             return
-        sync = self._sync
-        if sync is None or sync.running() or sync.done():  # else it begins later than the change was written
-            sync = self._sync = self._syncer.submit(self._journal.sync)
-        await _end_of(sync)
-        sync.result()
+        sequence = self._journal.end.sequence
+        while self._journal.synced < sequence:
+            if self._sync is None or self._sync.done():
+                try:
+                    self._sync = self._syncer.submit(self._journal.sync)
+                except RuntimeError as error:  # whoever closed the store was cancelled
+                    raise StoreClosedError(
+                        f"{self.path}: the store was closed before the disk had confirmed the change"
+                    ) from error
+            sync = self._sync  # it may have begun before the change was written: then another one follows
+            await _end_of(sync)
+            sync.result()
 
     def _changed(self) -> None:
         """After a change: send a batch when there is enough for one."""
