@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import mistune
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -129,7 +130,8 @@ def test_under_ten_conversations_there_is_no_interval(runs: RunSet, tuned: RunCo
     assert all(figure.low is None for figure in found.figures)
     assert found.figure("needed_fact_recall").value is None
     text = "\n".join(Stamp.of(tuned, date="2026-03-01", evidence=found).lines())
-    assert "(too few conversations for an interval)" in text
+    assert "No intervals: they take 10 conversations.\n" in text
+    assert "%: " not in text
     assert "needed facts that the requests still say: not known" in text
 
 
@@ -199,16 +201,42 @@ def test_any_configuration_loads_back_equal(tmp_path: Path, found: Evidence, mad
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_hostile_text_is_text_in_the_record(made: RunConfig) -> None:
     """SEC-03: no heading, table row, link or HTML comes from a name or a prompt."""
-    text = record_text(made, Stamp.of(made, date="2026-03-01"))
-    head, fence, rest = text.partition("\nThe whole configuration:\n\n`")
-    assert fence
-    marks = re.match("`*", rest)[0] + "`"
-    inside, _, tail = rest.partition(f"\n{marks}\n")
-    assert marks not in inside.removeprefix(marks[1:])
-    assert tail.startswith("\n## What a replay can't show\n")
-    headings = [line for line in head.split("\n") if line.startswith("#")]
-    assert headings[1:] == ["## To watch in production", "## What differs from the defaults"]
-    assert not re.search(r"(?<!\\)<|(?<!\\)\]\(", re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", head))
+    shown = as_html(record_text(made, Stamp.of(made, date="2026-03-01")))
+    assert (shown.count("<h1>"), shown.count("<h2>"), shown.count("<pre>")) == (1, 3, 1)
+    assert not re.search(r"<(a|img|script|em|del|blockquote|h3|hr)\b", shown)
+    rows = [row.count("<td") for row in re.findall(r"<tr>.*?</tr>", shown, re.DOTALL)]
+    assert set(rows) <= {0, 4}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<script>x()</script>",
+        "[a](http://b.example)",
+        "a | b",
+        "# h",
+        "*a* _b_ ~~c~~",
+        "`a",
+        "![x](y)",
+        "- a\n\n# b",
+        "<http://c>",
+    ],
+)
+def test_a_hostile_name_is_text_in_the_record(name: str, found: Evidence) -> None:
+    """SEC-03: wherever it stands, in a sentence or a table."""
+    hostile = Evidence.from_dict(
+        {**found.as_dict(), "run": name, "reference": name, "reason": name, "warnings": [name], "unreachable": ""}
+    )
+    made = summarising(name, summarizer={"system_prompt": f"{name} ``` {name}"})
+    shown = as_html(record_text(made, Stamp.of(made, date="2026-03-01", evidence=hostile)))
+    assert not re.search(r"<(a|img|script|em|del|blockquote|h3|hr)\b", shown)
+    assert shown.count("<h2>") == 6
+    quiet = as_html(record_text(summarising("a"), Stamp.of(summarising("a"), date="2026-03-01", evidence=found)))
+    assert shown.count("<td") == quiet.count("<td")
+
+
+def as_html(text: str) -> str:
+    return str(mistune.create_markdown(escape=False, plugins=["table", "strikethrough", "url"])(text))
 
 
 # --- refusals -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -186,6 +187,124 @@ def test_what_the_reference_lacks_is_listed_with_the_reason() -> None:
         assert f"\n{line}\n" in text
     newest = source(RunConfig(name="n", profile="TRPC_AGENT_GO_2026_08"))
     assert newest.endswith("// Options of the configuration that aren't in this file:\n// - none\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain",
+        "two\nlines",
+        'a "quoted" \\ one',
+        "back`tick\nlines",
+        "tab\there\n",
+        "a\r\nb",
+        "中文\n\u202e\u2028 😀",
+        "\x00\x7f\n",
+        " \n ",
+    ],
+)
+def test_a_text_has_the_same_value_in_go(gofmt: Path, text: str) -> None:
+    """WB-EXP-01: quotation marks, backticks, line breaks, characters that nobody sees."""
+    prompt = f"{text} {{conversation_text}} {{max_summary_words}}"
+    made = summarising(
+        "t", summarizer={"prompt": prompt, "max_summary_words": 9}, agent={"preload_memory_playbook": text}
+    )
+    code = source(made)
+    assert formatted(gofmt, code) == code
+    pattern = (
+        r"summary\.WithPrompt\((.*?)\),\n" if "\n" not in text else r"\nconst summaryPrompt = (.*?)\n\n(?=const|//)"
+    )
+    literal = re.search(pattern, code, re.DOTALL)[1]
+    assert (literal[1:-1] if literal.startswith("`") else json.loads(literal.replace("\\U0001f600", "😀"))) == prompt
+
+
+def test_only_these_options_have_no_counterpart() -> None:
+    """WB-EXP-01: an option that the mapping tables name isn't listed as missing."""
+    made = RunConfig.from_values(
+        {
+            "counter": {"kind": "scripts", "scripts": {"han": 1.2}, "runes_per_token": 2.0},
+            "summarizer": {
+                "name": "n",
+                "prompt": "{conversation_text} {max_summary_words}",
+                "system_prompt": "s",
+                "cache_safe_forking": True,
+                "cache_safe_fork_prompt": "f",
+                "max_summary_words": 9,
+                "skip_recent": 2,
+                "hook_abort_on_error": True,
+                "overflow_policy": "lossless",
+                "fork_prompt_in_fallback": True,
+                "prompt_errors": "warn",
+            },
+            "trigger": {"event": 1, "token": 2, "time": 3, "context": {"fallback_window": 9}, "any": [{"event": 2}]},
+            "service": {
+                "async_summary_num": 2,
+                "summary_queue_size": 9,
+                "summary_job_timeout_s": 9.0,
+                "event_limit": 9,
+                "summary_filter_allowlist": ["a"],
+                "cascade_full_session_summary": False,
+                "session_ttl_s": 9.0,
+                "app_state_ttl_s": 9.0,
+                "user_state_ttl_s": 9.0,
+                "cleanup_interval_s": 9.0,
+            },
+            "agent": {
+                "add_session_summary": True,
+                "summary_injection_mode": "user",
+                "max_history_runs": 9,
+                "history_limit_unit": "message",
+                "sync_summary_intra_run": True,
+                "timeline_filter_mode": "request",
+                "branch_filter_mode": "exact",
+                "tool_transcript_mode": "omit_previous_completed",
+                "reasoning_content_mode": "keep_all",
+                "add_context_prefix": True,
+                "preserve_same_branch": True,
+                "preserve_foreign_messages": True,
+                "enable_on_demand_session": True,
+                "preload_memory": 3,
+                "preload_memory_injection_mode": "user",
+                "preload_memory_playbook": "p",
+                "preload_session_recall": 3,
+                "preload_session_recall_injection_mode": "user",
+                "preload_session_recall_min_score": 0.5,
+                "preload_session_recall_search_mode": "dense",
+                "user_anchors": True,
+                "summary_fallback_to_full": True,
+                "tailor_with_run_window": True,
+            },
+            "compaction": {
+                "enabled": True,
+                "keep_tool_names": ["a"],
+                "force_clean_tool_names": ["b"],
+                "skip_recent": 1,
+            },
+            "tailoring": {
+                "enabled": True,
+                "max_input_tokens": 9,
+                "strategy": "tail_out",
+                "protocol_overhead_tokens": 9,
+                "reserve_output_tokens": 9,
+                "safety_margin_ratio": 0.2,
+                "input_tokens_floor": 9,
+                "max_input_tokens_ratio": 0.5,
+            },
+            "model": {"name": "m", "context_window": 9},
+        }
+    )
+    untouched = [path for path, _ in leaves(made.to_values()) if f"// - {path} = " in source(made)]
+    assert untouched == [
+        "counter.kind",
+        "counter.scripts.han",
+        "summarizer.overflow_policy",
+        "summarizer.fork_prompt_in_fallback",
+        "summarizer.prompt_errors",
+        "agent.history_limit_unit",
+        "agent.user_anchors",
+        "agent.summary_fallback_to_full",
+        "agent.tailor_with_run_window",
+    ]
 
 
 def test_a_trigger_tree_becomes_the_checks_that_it_stands_for() -> None:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 import workbench as wb
 from tests.production.strategies import configs
 from tests.replay.conftest import summarising
+from workbench.build import engine_counter, trigger_checks
 from workbench.config import RunConfig
 from workbench.errors import ConfigError
 from workbench.production.python_source import python_text
@@ -180,6 +181,10 @@ def test_any_configuration_becomes_a_module_that_builds_it(made: RunConfig) -> N
     exec(compile(text, "exported", "exec"), names)
     agent = names["build_agent"](wb.ScriptedModel(["hello"]))
     assert (agent.settings, agent.compaction, agent.tailoring) == (made.agent, made.compaction, made.tailoring)
+    assert (agent.skip_recent_func is not None) == bool(made.compaction.skip_recent)
+    assert agent.skip_recent_func is None or agent.skip_recent_func([]) == made.compaction.skip_recent
+    counter = engine_counter(made).counter_id
+    assert agent.compaction_counter.counter_id == agent.tailoring_counter.counter_id == counter
     service = names["build_service"](wb.ScriptedModel(["hello"]))
     assert service.profile == made.engine_profile
     rounded = {name: value for name, value in made.service if not name.endswith("_s")}
@@ -191,6 +196,8 @@ def test_any_configuration_becomes_a_module_that_builds_it(made: RunConfig) -> N
         assert service.summarizer is None
     else:
         assert service.summarizer.settings == made.summarizer
+        assert service.summarizer._counter.counter_id == counter
+        assert list(service.summarizer._checks) == trigger_checks(made.trigger)
 
 
 @pytest.mark.parametrize("seconds", [1e12, 1e-9])

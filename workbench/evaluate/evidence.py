@@ -7,6 +7,7 @@ export. Pure. Implements the figures of WB-EXP-02 and the three to watch of WB-E
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -263,18 +264,17 @@ def _cached(run: RunLike, figures: Sequence[ConversationFigures]) -> list[float 
 
 def _with_intervals(ratios: Sequence[_Ratio], *, seed: int) -> list[KeyFigure]:
     """Values with intervals from drawing conversations anew; all figures share the draws."""
-    known = {
-        one.name: (tops, one.pers)
-        for one in ratios
-        if len(tops := [top for top in one.tops if top is not None]) == len(one.tops) and any(one.pers)
-    }
+    known: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
+    for one in ratios:
+        tops = [top for top in one.tops if top is not None]
+        if len(tops) == len(one.tops) and any(one.pers):
+            known[one.name] = (tops, one.pers)
     drawn = _drawn(known, seed=seed)
     found = []
     for one in ratios:
         value = low = high = None
         if one.name in known:
-            tops, pers = known[one.name]
-            value = _rounded(one.times * sum(tops) / sum(pers))
+            value = _rounded(one.times * math.fsum(known[one.name][0]) / math.fsum(known[one.name][1]))
             if one.name in drawn:
                 low, high = (_rounded(one.times * end) for end in drawn[one.name])
         found.append(KeyFigure(one.name, one.doc, value, low, high, one.is_share))

@@ -9,10 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from workbench.config import RunConfig, option_named, options
+from workbench.config import RunConfig, option_named, options, toml_value
+from workbench.evaluate.compare import MIN_CONVERSATIONS
 from workbench.evaluate.evidence import Evidence
 from workbench.evaluate.net import NET_RULE
-from workbench.production.stamp import PROGRAM, UNKNOWN, Stamp, change_words, counter_words, figure_words, one_line
+from workbench.production.stamp import (
+    NO_INTERVALS,
+    PROGRAM,
+    UNKNOWN,
+    Stamp,
+    change_words,
+    counter_words,
+    figure_words,
+    one_line,
+)
 
 CANNOT_SHOW = (
     "How the model would have acted on another context: it answers as it was recorded, tool calls included.",
@@ -61,7 +71,7 @@ def _decision(evidence: Evidence | None) -> str:
     if not evidence.reference:
         return "It was replayed, and compared with nothing."
     said = f"Against {_text(evidence.reference)} it is {evidence.verdict}."
-    return f"{said} {_text(evidence.reason).capitalize()}." if evidence.reason else said
+    return f"{said} Why it: {_text(evidence.reason)}." if evidence.reason else said
 
 
 def _data(evidence: Evidence) -> Iterator[str]:
@@ -95,6 +105,8 @@ def _compared(evidence: Evidence) -> Iterator[str]:
 
 def _result(evidence: Evidence) -> Iterator[str]:
     yield "\n## With which result\n"
+    if evidence.conversations < MIN_CONVERSATIONS:
+        yield f"{NO_INTERVALS}\n"
     yield from _table(
         ("figure", "value, with 95 % interval"), [(one.doc, figure_words(one)) for one in evidence.figures], n_texts=2
     )
@@ -141,8 +153,6 @@ def _settings(config: RunConfig) -> Iterator[str]:
 
 def _leaves(config: RunConfig) -> Iterator[tuple[str, str]]:
     """Dotted path and value of each option that isn't at its default; a trigger tree is one value."""
-    from workbench.config import toml_value
-
     for table, values in config.to_values().items():
         if table == "name":
             continue

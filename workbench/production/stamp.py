@@ -12,11 +12,13 @@ from typing import Any
 
 from workbench.config import EXPORT_FORMAT, CounterSettings, RunConfig
 from workbench.errors import ConfigError
+from workbench.evaluate.compare import MIN_CONVERSATIONS
 from workbench.evaluate.evidence import Change, Evidence, KeyFigure
 from workbench.version import __version__
 
 PROGRAM = "session-summary-workbench"
 UNKNOWN = "not known"
+NO_INTERVALS = f"No intervals: they take {MIN_CONVERSATIONS} conversations."
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
     """The evidence in words."""
     corpus = f"{evidence.conversations:,} conversations, {evidence.calls:,} model requests"
     yield f"Replayed in run {one_line(evidence.run_id)} on {corpus}, data hash {evidence.data_hash}."
+    if evidence.conversations < MIN_CONVERSATIONS:
+        yield NO_INTERVALS
     if evidence.unreachable:
         yield f"It never fires on these recordings, and was exported all the same: {one_line(evidence.unreachable)}."
     yield "To watch in production, with the replay's values:"
@@ -130,18 +134,18 @@ def counter_words(counter: CounterSettings) -> str:
 
 
 def figure_words(figure: KeyFigure) -> str:
-    """A value with its interval."""
+    """A value with its interval, if it has one."""
     if figure.value is None:
         return UNKNOWN
     said = _number(figure.value, is_share=figure.is_share)
     if figure.low is None or figure.high is None:
-        return f"{said} (too few conversations for an interval)"
+        return said
     low, high = (_number(value, is_share=figure.is_share) for value in (figure.low, figure.high))
     return f"{said} (95 %: {low} to {high})"
 
 
 def change_words(change: Change) -> str:
-    """A difference with its interval."""
+    """A difference with its interval, if it has one."""
     is_relative = change.relative is not None
     value = change.difference if change.relative is None else change.relative
 
@@ -153,7 +157,7 @@ def change_words(change: Change) -> str:
 
     said = words(value)
     if change.low is None or change.high is None:
-        return f"{said} (too few conversations for an interval)"
+        return said
     low, high = words(change.low), words(change.high)
     return f"{said} (95 %: {low} to {high})"
 
