@@ -238,13 +238,25 @@ class ServerCounter:
     line_additive = False
 
     def __init__(self, address: str) -> None:
-        self._address = address.removesuffix("/v1") + "/tokenize"
+        self._address = address.removesuffix("/v1")
         self._whole: set[str] = set()
         self._counts: dict[str, int] = {}
+        # The template puts a system message of its own in front of a request without one.
+        body = self._asked("/apply-template", {"messages": [{"role": "user", "content": "?"}]})["prompt"]
+        default = re.match(r"<\|im_start\|>system\n(.*?)<\|im_end\|>", body, re.DOTALL)
+        self._default = [f"<|system|>\n{default[1]}\n"] if default else []
+
+    def _asked(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        question = json.dumps(body).encode()
+        asked = urllib.request.Request(self._address + path, question, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     def parts_of(self, request: Request) -> list[str]:
         """The messages, and the header of the answer that the template puts behind them."""
-        parts = [part_text(message) for message in request.messages]
+        parts = [] if request.messages[0].role == "system" else list(self._default)
+        parts += [part_text(message) for message in request.messages]
         self._whole.update(parts)
         return [*parts, "<|assistant|>\n"]
 
@@ -253,10 +265,7 @@ class ServerCounter:
         if text not in self._counts:
             body = re.sub(r"^<\|(\w+)\|>", r"<|im_start|>\1", text)
             body = body.removesuffix("\n") + "<|im_end|>\n" if text in self._whole else body
-            question = json.dumps({"content": body, "parse_special": True}).encode()
-            asked = urllib.request.Request(self._address, question, {"content-type": "application/json"})
-            with urllib.request.urlopen(asked, timeout=60) as answer:
-                self._counts[text] = len(json.load(answer)["tokens"])
+            self._counts[text] = len(self._asked("/tokenize", {"content": body, "parse_special": True})["tokens"])
         return self._counts[text]
 
 
@@ -318,5 +327,5 @@ def test_predicted_and_reported_cached_tokens_of_twenty_requests_agree(server: s
     rows = asyncio.run(main())
     assert len(rows) == 20
     predicted, reported = sum(row[2] for row in rows), sum(row[3] for row in rows)
-    assert reported > 2_000
+    assert reported > 1_500
     assert abs(predicted - reported) <= 0.01 * reported, rows

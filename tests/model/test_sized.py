@@ -38,13 +38,22 @@ COUNTERS: list[LineCounter] = [
 
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.counter_id)
-@given(n_tokens=st.integers(1, 2_000))
-def test_a_text_has_exactly_the_size_that_was_asked_for(counter, n_tokens):
+@given(n_tokens=st.integers(1, 2_000), seed=st.integers(0, 2**32 - 1))
+def test_a_text_has_exactly_the_size_that_was_asked_for(counter, n_tokens, seed):
     """WB-RPL-07: text of exactly N tokens."""
-    text = text_of_size(n_tokens, counter)
+    text = text_of_size(n_tokens, counter, seed=seed)
     assert counter.count_text(text) == n_tokens
-    assert text == text_of_size(n_tokens, counter)
+    assert text == text_of_size(n_tokens, counter, seed=seed)
     assert text.isascii()
+
+
+def test_another_request_has_another_text_and_the_same_request_the_same():
+    """WB-CACHE-03: a summary that never changed would break no prefix."""
+    model = SizedModel(50, TiktokenCounter("o200k_base"))
+    texts = [answer_of(model, f"Sum up {n}.").choices[0].message.content for n in (1, 2, 3, 1)]
+    assert texts[0] == texts[3]
+    assert len(set(texts)) == 3
+    assert len({text.split()[0] + text.split()[1] for text in texts}) == 3
 
 
 def test_nothing_has_no_tokens():
