@@ -306,3 +306,29 @@ def test_the_command_line_takes_both_sources(
     assert main([*options, *cassette, "--summaries", "cassette", "--set", "trigger.token=200"]) == 1
     assert "no recorded answer" in capsys.readouterr().err
     assert main([*options, *cassette, "--summaries", "live", "--set", "summaries.model=wrong-key"]) == 5
+
+
+@pytest.mark.parametrize("source", ["extractive", "sized"])
+def test_the_window_of_the_summary_model_holds_for_every_source(
+    source: str, recorded: Callable[..., Recordings], tmp_path: Path
+) -> None:
+    """SUM-FIT-02: a fork that doesn't fit loses what its parent had, and with it the cached prefix."""
+    summarizer = {"max_summary_words": 40, "cache_safe_forking": True}
+    configs = [
+        summarising(
+            str(window),
+            token=2_000,
+            summarizer=summarizer,
+            counter={"runes_per_token": 1.0},
+            summaries={"source": source, "context_window": window},
+        )
+        for window in (1_000, 200_000)
+    ]
+    runs = replay(recorded(chat(30, n_repeats=40)), configs, runs=tmp_path, progress=False)
+    cut, whole = (
+        [row["prefix_tokens"] for row in run.rows("summaries") if row["status"] == "written"] for run in runs.values()
+    )
+    calls = runs["200000"].rows("calls")
+    written = [row for row in runs["200000"].rows("summaries") if row["status"] == "written"]
+    assert whole == [calls[row["call"] - 1]["prompt_tokens"] for row in written]
+    assert cut[0] < whole[0]

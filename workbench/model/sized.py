@@ -63,14 +63,16 @@ class SizedModel:
 
     Args:
         counter: Measures the answer, usually the billing counter.
+        context_window: Tokens; 0 = unknown.
     """
 
-    context_window = 0
-
-    def __init__(self, n_tokens: int | None, counter: LineCounter, *, name: str = "sized") -> None:
+    def __init__(
+        self, n_tokens: int | None, counter: LineCounter, *, name: str = "sized", context_window: int = 0
+    ) -> None:
         if n_tokens is not None and (isinstance(n_tokens, bool) or n_tokens < 1):
             raise ConfigError.for_field("sized_tokens", n_tokens, "a whole number above 0, or none")
         self.name = name
+        self.context_window = context_window
         self._n_tokens = n_tokens
         self._text_of_size = lru_cache(maxsize=64)(lambda size, seed: text_of_size(size, counter, seed=seed))
 

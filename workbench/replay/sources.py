@@ -124,9 +124,9 @@ def summary_model(config: RunConfig, billing: LineCounter) -> Model:
     settings = config.summaries
     model: Model
     if settings.source == "sized":
-        model = SizedModel(settings.sized_tokens, billing)
+        model = SizedModel(settings.sized_tokens, billing, context_window=settings.context_window or 0)
     elif settings.source == "extractive" or config.summarizer is None:  # without a summarizer none is asked
-        model = OnceExtractive()
+        model = OnceExtractive(context_window=settings.context_window or 0)
     else:
         model = _recorded_or_live(settings)
     if settings.latency_s and settings.latency_s != "recorded":
