@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from tests.production.traffic import Traffic, TrafficClock, as_bytes
+from tests.production.traffic import Traffic, TrafficClock, as_bytes, wire_bytes
 from tests.replay.conftest import config, summarising
 from workbench.config import RunConfig
 from workbench.errors import ConfigError, RecordingError
 from workbench.model.extractive import ExtractiveModel
 from workbench.production.load import ProductionService
 from workbench.recordings.types import Conversation
+from workbench.replay.conversation import replay_conversation
 from workbench.tokens import SimpleTokenCounter
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -48,7 +49,7 @@ CONFIGS: dict[str, RunConfig] = {
         mode="user",
         trigger={"context": {"ratio": 0.2, "min_tokens": 100}},
         model={"name": "gpt-4o", "context_window": 6_000},
-        tailoring={"enabled": True, "max_input_tokens": 1_500, "strategy": "head_out"},
+        tailoring={"enabled": True, "max_input_tokens": 3_000, "strategy": "head_out"},
     ),
     "fork": summarising(
         "fork",
@@ -68,8 +69,8 @@ CONFIGS: dict[str, RunConfig] = {
 
 @pytest.fixture(scope="module")
 def conversation() -> Conversation:
-    found = {one.id: one for one in wb.load_recordings(ROOT / "datasets" / "zh-service")}
-    return found["zh-service-04"]
+    found = {one.id: one for one in wb.load_recordings(ROOT / "datasets" / "zh-en-coding")}
+    return found["zh-en-coding-02"]
 
 
 async def sent_by(production: ProductionService, traffic: Traffic) -> list[bytes]:
@@ -101,7 +102,12 @@ def test_an_exported_file_sends_what_the_replay_sent_byte_for_byte(
 ) -> None:
     """WB-EXP-03: TOML and JSON, in memory and in a DuckDB file."""
     run = wb.replay([conversation], CONFIGS[name], runs=tmp_path / "runs")[name]
-    replayed = [as_bytes(run.call(conversation.id, i).wire()) for i in range(len(conversation.calls))]
+    last = run.call(conversation.id, len(conversation.calls) - 1)
+    replayed: list[bytes] = []
+    replay_conversation(
+        conversation, run.config, on_sent=lambda _, sent: replayed.append(wire_bytes(last.model, sent.request))
+    )
+    assert as_bytes(last.wire()) == replayed[-1]
     made = wb.export(CONFIGS[name], tmp_path / "out", to=["toml", "json"], evidence=run)
     assert production_requests(made.paths["toml"], conversation) == replayed
     store = tmp_path / "sessions.duckdb"

@@ -267,7 +267,7 @@ def _with_intervals(ratios: Sequence[_Ratio], *, seed: int) -> list[KeyFigure]:
     known: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
     for one in ratios:
         tops = [top for top in one.tops if top is not None]
-        if len(tops) == len(one.tops) and any(one.pers):
+        if len(tops) == len(one.tops) and math.fsum(one.pers) > 0:
             known[one.name] = (tops, one.pers)
     drawn = _drawn(known, seed=seed)
     found = []
