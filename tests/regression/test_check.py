@@ -15,10 +15,11 @@ from tests.regression.conftest import CONFIG, EXPECTATIONS, HEAD, WITH_CASSETTE,
 from tests.replay.conftest import chat
 from workbench.cli import main
 from workbench.errors import CassetteFormatError, ConfigError
-from workbench.model.cassette import FORMAT_VERSION
+from workbench.model.cassette import FORMAT_NAME, FORMAT_VERSION
 from workbench.regression.finding import FAIL, UNDECIDED, Finding
 from workbench.regression.junit import junit_xml
 
+HEAD_OF_CASSETTE = {"format": FORMAT_NAME, "version": FORMAT_VERSION}
 LIMITS_OF_EACH_FIGURE = """
 [limits]
 prompt_tokens = { max = 5000 }
@@ -268,8 +269,13 @@ def test_a_changed_recording_is_told(mine: SuiteFolder) -> None:
 def test_without_its_cassette_a_suite_says_how_to_record(mine: SuiteFolder, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-REG-04."""
     assert main(["check", str(mine.path)]) == 1
-    said = capsys.readouterr().err
-    assert "answers.jsonl: the cassette isn't there; `workbench check mine.suite.toml --record` makes it" in said
+    said = capsys.readouterr()
+    assert "nothing is recorded yet; `workbench check mine.suite.toml --record` records it" in " ".join(
+        said.out.split()
+    )
+    assert said.err == ""
+    (mine.folder / "answers.jsonl").write_text(json.dumps(HEAD_OF_CASSETTE) + "\n", encoding="utf-8")
+    assert failing(mine.check()) == ["cassette"]
     assert main(["check", str(mine.path), "--record"]) == 0
     assert main(["check", str(mine.path)]) == 0
 
@@ -465,4 +471,12 @@ def test_a_configuration_without_summaries_can_be_checked_too(mine: SuiteFolder,
     mine.write(
         "[limits]\nsummaries = { max = 0 }\n", head=HEAD, config='[config]\nbilling = { encoding = "runes:1" }\n'
     )
+    assert mine.check().passed
+
+
+def test_conversations_that_need_no_summary_need_no_cassette(mine: SuiteFolder) -> None:
+    """WB-REG-04: nothing was asked, so nothing is missing."""
+    mine.record_chats(chat(1, ident="c1"))
+    mine.write("[limits]\nsummaries = { max = 0 }\n")
+    assert mine.check(record=True).passed
     assert mine.check().passed

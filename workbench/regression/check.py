@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import CassetteFormatError, ConfigError
-from workbench.model.cassette import Cassette
+from workbench.errors import ConfigError
 from workbench.model.client import Model
 from workbench.regression.baseline import (
     Baseline,
@@ -136,7 +135,6 @@ def check(
     Source: WB-REG-01 to -06.
     """
     suite = load_suite(path)
-    _check_cassette(suite, record=record or model is not None)
     replayed = replay_suite(suite, jobs=jobs, record=record, model=model)
     if replayed.misses:
         return _unplayable(suite, replayed, accepting=accept)
@@ -195,17 +193,3 @@ def _notes(suite: Suite, findings: Sequence[Finding], accepted: Baseline | None,
 
 def _shown(value: Any) -> str:
     return "unset" if value is None else str(value)
-
-
-def _check_cassette(suite: Suite, *, record: bool) -> None:
-    """A cassette that can't be used is said before any work, with the command that makes one."""
-    if suite.cassette is None or record or suite.config.summarizer is None:
-        return
-    if not suite.cassette.exists():
-        raise CassetteFormatError(
-            f"{suite.cassette}: the cassette isn't there", path=suite.cassette, hint=f"{suite.record_command} makes it"
-        )
-    if not len(Cassette(suite.cassette)):
-        raise CassetteFormatError(
-            f"{suite.cassette}: the cassette has no entry", path=suite.cassette, hint=f"{suite.record_command} fills it"
-        )

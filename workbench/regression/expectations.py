@@ -73,7 +73,7 @@ def misses(suite: Suite, found: Iterable[Miss]) -> list[Finding]:
 def _miss_in_words(one: Miss, suite: Suite) -> str:
     record = f"if that is meant, {suite.record_command} records what is missing"
     if not one.place:
-        return f"the cassette has no entry; {suite.record_command} records what is missing"
+        return f"nothing is recorded yet; {suite.record_command} records it"
     return f"the closest entry ({one.closest}) first differs in {one.place}: recorded “{one.recorded}”, now “{one.now}”; {record}"
 
 

@@ -204,7 +204,7 @@ def _check_probes(probes: Sequence[Probe], conversations: Sequence[Conversation]
 
 def _replay_one(task: _Task, model: Model | None = None) -> _Part:
     suite, conversation = task.suite, task.conversation
-    config = suite.config if task.record else suite.to_play
+    config = suite.config if task.record else _to_play(suite)
     listener = _Listener(_source(suite, config, model, record=task.record), suite.rules.summaries.prompt_holds)
     part = _Part()
     try:
@@ -225,7 +225,7 @@ def _replay_one(task: _Task, model: Model | None = None) -> _Part:
             part.tables[name] = [dict(zip(table.column_names, row, strict=True)) for row in trace.rows[name]]
         if task.probes:
             # The same summaries once more: a cassette and the offline sources answer alike.
-            states = probe_states(conversation, task.probes, suite.to_play)
+            states = probe_states(conversation, task.probes, _to_play(suite))
             part.probes = [ProbeResult(conversation.id, s.probe.id, s.call, s.state, s.step) for s in states]
     part.n_prompts = listener.n_requests
     part.bare_prompts = [BarePrompt(conversation.id, call, lacks) for call, lacks in listener.bare]
@@ -285,10 +285,32 @@ def _texts_of(messages: Sequence[Message]) -> Iterator[str]:
         yield from (part.text for part in message.content_parts if part.type == "text")
 
 
+class _NothingRecorded:
+    """A cassette without a file, or without an entry."""
+
+    name = ""
+    context_window = 0
+
+    async def generate(self, ctx: CallContext, request: Request) -> AsyncIterator[Response]:
+        raise CassetteMissError("nothing is recorded")
+        yield  # makes it a generator
+
+
+def _has_answers(suite: Suite) -> bool:
+    return suite.cassette is None or (suite.cassette.exists() and len(Cassette(suite.cassette)) > 0)
+
+
+def _to_play(suite: Suite) -> RunConfig:
+    """The configuration with summaries from the cassette; one without entries can't be opened as a source."""
+    return suite.to_play if _has_answers(suite) else suite.config.replace(summaries={"source": "sized"})
+
+
 def _source(suite: Suite, config: RunConfig, model: Model | None, *, record: bool) -> Model:
     """Who makes the summaries; what is recorded already is never asked again."""
     billing = billing_counter(config)
     summaries = config.summaries
+    if config.summarizer is not None and not record and not _has_answers(suite):
+        return _NothingRecorded()
     if not record or config.summarizer is None:
         return summary_model(config, billing)
     if suite.cassette is None:
@@ -321,7 +343,8 @@ def _offline(config: RunConfig, billing: LineCounter) -> Model:
 
 def _miss(conversation: str, listener: _Listener, error: CassetteMissError, suite: Suite) -> Miss:
     call, request = listener.missed or (0, Request())
-    assert suite.cassette is not None
+    if suite.cassette is None or not _has_answers(suite):
+        return Miss(conversation, call, "", "", "", "")
     cassette = Cassette(suite.cassette)
     cassette.entries()
     fields = request_fields(listener.name, request)
