@@ -40,7 +40,7 @@ from workbench.report.markup import Markup, element, verbatim
 from workbench.report.prompt import call_html, diff_html
 
 NOW = "now"
-_SIDE_PX = 330
+_SIDE_PX = 348
 _PROMPT_AREA_PX = 380
 _MOST_MESSAGES = 300
 _SHARES = tuple(n / 20 for n in range(1, 21))
@@ -110,7 +110,8 @@ class Explorer:
         self._heading = _html(height=46)
         self._trigger_title, self._trigger = _html(height=20), _html(height=views.TRIGGER_PX + 4)
         self._prompts = _html(height=views.PROMPT_PX + 4)
-        self._numbers, self._source = _html(height=212), _html(height=20)
+        self._key = _html(height=40)
+        self._numbers, self._source = _html(height=212), _html(height=38)
         self._prompt = widgets.HTML(layout=_layout(height=f"{_PROMPT_AREA_PX}px", overflow="auto"))
         self._bar = widgets.IntProgress(min=0, max=1, value=0, layout=_layout(width="130px", height="18px"))
         self._state = _html(height=22)
@@ -312,6 +313,8 @@ class Explorer:
         call = min(self._controls["call"].value, max(n_calls - 1, 0))
         figure = views.prompt_figure(now, other, call)
         self._prompts.value = views.framed(figure)
+        key = views.prompt_key(against.label())
+        self._key.value = views.framed(element("b", "What each prompt holds"), key)
         self._numbers.value = views.framed(views.numbers_table(now, other))
         self._source.value = views.framed(
             element("span", views.source_words(now, self.conversation.id, n_calls), class_="muted")
@@ -441,7 +444,7 @@ class Explorer:
             widgets.HBox([self._bar, self._cancel, self._state], layout=_layout(height="32px", align_items="center")),
             self._trigger_title,
             self._trigger,
-            widgets.HTML(views.framed(element("b", "What each prompt holds"), views.prompt_key("compared with"))),
+            self._key,
             self._prompts,
             self._numbers,
             self._source,
@@ -495,7 +498,7 @@ def explore(
 _WITH_WORDS = (*TRIGGERS, "runes_per_token", "mode", "words", "skip_recent", "result_tokens")
 _SLIDERS = {"silence": "silence_s"}
 """Triggers whose slider isn't called as they are."""
-_LABEL_PX = 112
+_LABEL_PX = 122
 
 
 def _layout(**style: str) -> widgets.Layout:
@@ -544,7 +547,7 @@ def _controls(
         "event": stepped("event", [int(n) for n in steps_around(2, 1, max(n_events, 10))], start.event),
         "on_token": checkbox("tokens", on="token" in start.on, narrow=True),
         "token": stepped("token", [int(n) for n in steps_around(100, 100, 200_000)], start.token),
-        "on_share": checkbox("share of window", on="share" in start.on, narrow=True),
+        "on_share": checkbox("window share", on="share" in start.on, narrow=True),
         "share": stepped("share", _SHARES, start.share),
         "on_silence": checkbox("silence", on="silence" in start.on, narrow=True),
         "silence_s": stepped("silence_s", _SILENCES_S, start.silence_s),
@@ -559,7 +562,7 @@ def _controls(
         ),
         "runes_per_token": widgets.FloatSlider(
             value=start.runes_per_token, min=min(0.8, start.runes_per_token), max=max(6.0, start.runes_per_token),
-            step=0.1, readout_format=".1f", description="characters/token", style=label, layout=wide,
+            step=0.1, readout_format=".1f", description="chars per token", style=label, layout=wide,
         ),
         "inject": checkbox("put it into", on=start.inject, narrow=True),
         "mode": widgets.Dropdown(
@@ -569,7 +572,7 @@ def _controls(
         "words": stepped("words", (0, 50, 80, 100, 150, 200, 250, 300, 400, 600, 1000), start.words, "words", wide),
         "skip_recent": stepped("skip_recent", (*range(13), 16, 20, 30, 40), start.skip_recent, "spare newest", wide),
         "intra_run": checkbox("also between the calls of one request", on=start.intra_run),
-        "compact": checkbox("compact results", on=start.compact, narrow=True),
+        "compact": checkbox("compact over", on=start.compact, narrow=True),
         "result_tokens": stepped(
             "result_tokens", (0, 50, 100, 200, 300, 500, 1024, 2048, 4096, 8192), start.result_tokens
         ),
@@ -594,19 +597,19 @@ def _nearest(tracks: Sequence[Any]) -> Any:
 
 def _counter_words(choices: Choices, found: dict[str, Any] | None) -> str:
     how = {
-        "runes": f"{choices.token:,} tokens = {number(choices.token * choices.runes_per_token)} characters",
+        "runes": f"{number(choices.token)} tokens are {number(choices.token * choices.runes_per_token)} characters",
         "tiktoken": "every text is tokenized",
         "scripts": "each script by its own ratio",
     }[choices.counter]
     if found is None or found["estimate_share"] is None:
         return how
-    return f"{how}; sees {percent(found['estimate_share'])} of what is billed"
+    return f"{how}; sees {percent(found['estimate_share'])} of the bill"
 
 
 def _injection_words(choices: Choices) -> str:
     if not choices.inject:
         return "off: summaries are written, but no prompt holds one"
-    return {"system": "never trimmed; each new one changes the prefix", "user": "the system prefix stays as it is"}[
+    return {"system": "never trimmed; breaks the cached prefix", "user": "the system prefix stays as it is"}[
         choices.mode
     ]
 

@@ -66,16 +66,16 @@ body[data-jp-theme-light="false"] .wbx img.on-light{{display:none}}
 .wbx .action{{color:{LIGHT.firing};font-weight:600}}
 body[data-jp-theme-light="false"] .wbx .action{{color:{DARK.firing}}}
 .wbx .lead{{font-size:16px;font-weight:600;line-height:1.3;overflow-wrap:anywhere}}
-.wbx .stale{{opacity:.45}}
 .wbx table{{border-collapse:collapse;font-variant-numeric:tabular-nums;width:100%}}
 .wbx th,.wbx td{{padding:2px 8px;text-align:right;font-weight:400;border-bottom:1px solid rgba(128,128,128,.25)}}
 .wbx th:first-child,.wbx td:first-child{{text-align:left;padding-left:0}}
 .wbx thead th{{color:var(--jp-ui-font-color2,{LIGHT.muted});font-weight:600;vertical-align:bottom}}
 .wbx td.now{{font-weight:600}}
 .wbx .key{{display:inline-block;width:11px;height:11px;margin:0 4px 0 10px;vertical-align:-1px}}
-.wbx .prompt table{{width:100%}}
-.wbx .prompt th,.wbx .prompt td{{text-align:left;vertical-align:top;white-space:normal}}
-.wbx .prompt summary{{cursor:pointer}}
+.wbx.prompt table{{width:auto;margin:4px 0}}
+.wbx.prompt th,.wbx.prompt td{{vertical-align:top;white-space:normal}}
+.wbx.prompt summary{{cursor:pointer}}
+.wbx-stale{{opacity:.45}}
 </style>"""
 )
 
