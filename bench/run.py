@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import stores
+import sweeps
 
 from workbench.call import EMPTY_CONTEXT
 from workbench.clock import FixedClock
@@ -217,6 +218,16 @@ def bench_stores() -> None:
     stores.run(say)
 
 
+def bench_sweep() -> None:
+    """PERF-04: sixteen configurations against one, in time and memory."""
+    sweeps.run(say, ("sized", "extractive"))
+
+
+def bench_report() -> None:
+    """The comparison report of a thousand conversations."""
+    sweeps.run_report(say)
+
+
 def bench_thresholds() -> None:
     """WB-TUNE-05: one threshold, and a whole slider of them, from sums over 10,000 events."""
     config = RunConfig.from_values({**_RUNES, "summarizer": {}, "trigger": {"token": 2000}, "name": "thresholds"})
@@ -241,6 +252,8 @@ BENCHES = {
     "sessions": bench_sessions,
     "turn": bench_turn,
     "linear": bench_linear,
+    "sweep": bench_sweep,
+    "report": bench_report,
 }
 
 

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.options import (
     add_config_options,
+    add_fact_options,
     add_recall_option,
     add_recording_options,
     add_run_options,
     assignment,
     call_named,
     configs_of,
+    facts_wanted,
+    kept_of,
     load,
     recall_of,
 )
-from workbench.cli.output import print_json, print_problems
+from workbench.cli.output import print_json, print_kept, print_problems
 from workbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ def add(command: argparse.ArgumentParser) -> None:
         help="also print the prompts side by side at a call; without one, where they differ most",
     )
     command.add_argument("--full", action="store_true", help="with --show: texts from beginning to end")
+    add_fact_options(command)
     command.add_argument("--report", metavar="FILE", help="also write an HTML report")
     add_run_options(command)
 
@@ -69,17 +73,21 @@ def run(options: argparse.Namespace) -> int:
     from workbench.report.comparison import comparison_text
     from workbench.report.page import page
 
+    wants_facts = facts_wanted(options)
     runs = _runs_to_compare(options)
     comparison = compare(runs, reference=options.against, seed=options.seed, min_recall=recall_of(options))
     report = page(runs, options.report, comparison=comparison) if options.report else None
     place = call_named(options.show) if options.show else (None, None)
     others = [verdict.run for verdict in comparison.verdicts]
     diffs = [] if options.show is None else [comparison.diff(name, *place) for name in others]
+    kept = kept_of(runs, options) if wants_facts else []
     if options.json:
         found = comparison.as_dict() | {"runs": runs.facts(), "problems": [p.as_dict() for p in runs.problems]}
+        found |= {"facts": {one.run: one.as_dict() for one in kept}} if kept else {}
         found |= {"diffs": [diff.as_dict() for diff in diffs]} if diffs else {}
         return print_json(found | ({"report": str(report)} if report else {}))
     print(comparison_text(comparison))
+    print_kept(kept)
     print_problems(runs)
     if diffs:
         from workbench.report.prompt import calls_text

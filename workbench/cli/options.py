@@ -11,7 +11,9 @@ from workbench.errors import ConfigError, RecordingError
 
 if TYPE_CHECKING:
     from workbench.config import RunConfig
+    from workbench.evaluate.kept import Kept
     from workbench.recordings import Recordings
+    from workbench.replay.runs import RunSet
 
 
 def add_recording_options(command: argparse.ArgumentParser, *, needed: bool = True) -> None:
@@ -94,6 +96,55 @@ def recall_of(options: argparse.Namespace) -> float:
     from workbench.evaluate.choice import MIN_RECALL
 
     return MIN_RECALL if options.min_recall is None else float(options.min_recall)
+
+
+def add_fact_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--facts",
+        action="store_true",
+        help="also say what was kept: needed facts, how they survive summaries, checks of the summaries, probes",
+    )
+    command.add_argument(
+        "--probes",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="with --facts: questions to ask; default: a probes.jsonl beside the recordings",
+    )
+    command.add_argument(
+        "--forbid",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="with --facts: what no summary may hold; may be given several times",
+    )
+
+
+def facts_wanted(options: argparse.Namespace) -> bool:
+    """Whether `--facts` was given.
+
+    Raises:
+        ConfigError: an option of it without it.
+    """
+    for name in ("probes", "forbid"):
+        if getattr(options, name) and not options.facts:
+            raise ConfigError(f"--{name} belongs to --facts", field=name, hint="give --facts too")
+    return bool(options.facts)
+
+
+def kept_of(runs: RunSet, options: argparse.Namespace) -> list[Kept]:
+    """What each run kept, by the recordings of the command."""
+    from workbench.evaluate.kept import kept_by
+    from workbench.evaluate.probes import load_probes
+
+    conversations = load(options) if options.paths else None
+    probes = [probe for path in options.probes or _probes_beside(options.paths) for probe in load_probes(path)]
+    return [kept_by(run, conversations, probes=probes, forbidden=options.forbid) for run in runs.values()]
+
+
+def _probes_beside(paths: list[str]) -> list[Path]:
+    folders = [path if (path := Path(text)).is_dir() else path.parent for text in paths]
+    return [file for folder in dict.fromkeys(folders) if (file := folder / "probes.jsonl").is_file()]
 
 
 def load(options: argparse.Namespace) -> Recordings:

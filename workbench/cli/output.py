@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workbench.evaluate.kept import Kept
     from workbench.recordings import Recordings
     from workbench.regression.check import CheckResult
     from workbench.replay.runs import RunSet
@@ -21,6 +24,14 @@ def print_runs(runs: Any) -> None:
     from workbench.report.terminal import summary
 
     print(summary(runs))
+
+
+def print_kept(kept: Sequence[Kept]) -> None:
+    """What runs kept; nothing for none."""
+    if kept:
+        from workbench.report.kept import kept_text
+
+        print(f"\n{kept_text(kept)}")
 
 
 def print_problems(source: Recordings | RunSet | CheckResult) -> None:

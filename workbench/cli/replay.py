@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.cli.options import (
     add_config_options,
+    add_fact_options,
     add_recording_options,
     add_run_options,
     call_named,
     configs_of,
+    facts_wanted,
+    kept_of,
     load,
 )
-from workbench.cli.output import print_json, print_problems, print_runs, write_report
+from workbench.cli.output import print_json, print_kept, print_problems, print_runs, write_report
 from workbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ def add(command: argparse.ArgumentParser) -> None:
         "what the others send instead of the first; calls are numbered from 0, as in reports",
     )
     command.add_argument("--full", action="store_true", help="with --show: texts from beginning to end")
+    add_fact_options(command)
     add_run_options(command)
 
 
@@ -46,15 +50,22 @@ def run(options: argparse.Namespace) -> int:
     wanted = call_named(options.show) if options.show else None
     if options.full and wanted is None:
         raise ConfigError("--full shows a call whole", field="full", hint="say which: --show CONVERSATION:CALL")
+    wants_facts = facts_wanted(options)
     recordings = load(options)
     runs = replay(recordings, configs, runs=options.runs, jobs=options.jobs, fresh=options.fresh)
     report = write_report(runs, options.report) if options.report else None
     if wanted is not None:
         return _show(runs, *wanted, options, report)
+    kept = kept_of(runs, options) if wants_facts else []
     if options.json:
-        result = {"runs": runs.facts(), "problems": [problem.as_dict() for problem in recordings.problems]}
+        result: dict[str, Any] = {
+            "runs": runs.facts(),
+            "problems": [problem.as_dict() for problem in recordings.problems],
+        }
+        result |= {"facts": {one.run: one.as_dict() for one in kept}} if kept else {}
         return print_json(result | ({"report": str(report)} if report else {}))
     print_runs(runs)
+    print_kept(kept)
     print_problems(recordings)
     print(f"\nruns:   {options.runs}  (what is in them: workbench sql --tables)")
     if report:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench.errors import NotEnoughDataError
-from workbench.evaluate.retention import LostFact, Recall, Retention, retention
+from workbench.evaluate.kept import survival_of
+from workbench.evaluate.retention import LostFact, Recall, Retention, SurvivalPoint, retention
 from workbench.replay.needed import MAX_CHANCE, MIN_CONVERSATIONS, MIN_FACTS
 from workbench.replay.needed_states import LOST, RECOVERABLE, VISIBLE_RAW, VISIBLE_SUMMARY
 from workbench.report.labels import UNKNOWN, counted, listed, number, percent, quoted, share, shorten
@@ -58,6 +59,7 @@ def facts_section(runs: Runs, view: Overview) -> Markup | None:
             _recall_table(kept),
             _shortage(first),
             _chance_table(first),
+            *(_survival_table(name, one) for name, one in kept.items()),
             *(_examples(name, one) for name, one in kept.items()),
         ]
     )
@@ -142,6 +144,31 @@ def _chance_table(first: Retention) -> Markup:
         f"{percent(MAX_CHANCE)} is left out."
     )
     return joined([element("h3", "How much of it is chance"), element("p", words, class_="muted"), _wide(head, rows)])
+
+
+def _survival_table(name: str, one: Retention) -> Markup | None:
+    """How recall decays with each further summary; None where no fact went through one."""
+    points = survival_of(one)
+    if not points:
+        return None
+    head = [element("th", title, scope="col", class_="number" if i else None) for i, title in enumerate(SURVIVAL_HEAD)]
+    rows = []
+    for point in points:
+        kind, *figures = survival_cells(point)
+        cells = [element("td", text, class_="number") for text in figures]
+        rows.append(element("tr", element("th", kind, scope="row"), *cells))
+    words = f"{quoted(name)}: facts that only a summary can say, by how many summaries in a row they went through"
+    return element("details", element("summary", words), _wide(head, rows))
+
+
+SURVIVAL_HEAD = ("class", "summaries gone through", "needed", "still said", "share")
+
+
+def survival_cells(point: SurvivalPoint) -> list[str]:
+    """One line of the decay of recall (WB-RET-05)."""
+    still = UNKNOWN if point.share is None else share(point.share)
+    figures = (point.summaries, sum(point.needed), sum(point.visible))
+    return [point.kind or "all that count", *map(number, figures), still]
 
 
 def _examples(name: str, one: Retention) -> Markup | None:
