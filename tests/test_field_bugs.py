@@ -363,6 +363,7 @@ SUMMARIES = [
     "用户请客服提供退款说明，客服已发送邮件。",
     "客户请求提供订单 7731 的发票内容清单，客服答应明天寄出。",
     "The customer asked whether the shop can provide an invoice; it was sent by e-mail.",
+    "The agent asked the customer to please provide the text of the error message and said it can't help with refunds.",
     "利用者は請求書の再発行を希望し、担当者が手続きを案内した。",
     "고객이 주문 7731의 환불을 요청했고 상담원이 처리했다.",
 ]

@@ -186,7 +186,7 @@ def _smaller_but_dearer(pandas: RunSet, pydantic: RunSet, chinese: RunSet, airli
         units = [_units(run) for run in (none, alone, riding)]
         here = " / ".join(_k(value).removesuffix(" k") for value in units) + " k"
         rows.append(Row("1", name, "units: none / standalone / riding", here, survey))
-        holds = holds and after < before and (units[1] > units[0]) == dearer
+        holds = holds and after < before and (units[1] > units[0]) == dearer and units[2] < units[1]
     none, user = airline["none"], airline["user"]
     before, after = none.facts["prompt_tokens"], user.facts["prompt_tokens"]
     figure = f"{_k(before)} to {_k(after)} ({_change(before, after)})"
@@ -195,15 +195,16 @@ def _smaller_but_dearer(pandas: RunSet, pydantic: RunSet, chinese: RunSet, airli
     rows.append(Row("1", "tau-bench, 25 runs", "units: none / standalone", here, "323 k / 852 k"))
     return Finding(
         "Prompts shrink and the bill grows",
-        "in tool loops summaries make prompts smaller and the bill larger; in long chat they make both smaller",
+        "in tool loops summaries make prompts smaller and the bill larger, in long chat both smaller; a summary that "
+        "rides the cached prefix costs less than a standalone one",
         holds and after < before and _units(user) > _units(none),
         tuple(rows),
-        "Same signs everywhere. Amounts differ because the trigger does: the survey fired on the size of the whole "
-        "request, the engine counts what is new since the last summary and not among the newest events that are kept. "
-        "Thresholds here are those that fire about as often on the tool loops (200, 3,000 and 150 tokens), and the "
-        "survey's less the tools on KdConv. A summary that rides the cached prefix repeats the whole prompt; here it "
-        "pays for the part of it that the last summary had just moved, and in the engine's requests that is most of it, "
-        "so riding is cheaper than standalone only where requests are long against what is summarised.",
+        "Same signs everywhere, and riding the cached prefix is the cheaper way to write a summary each time. Amounts "
+        "differ because the trigger does: the survey fired on the size of the whole request, the engine counts what is "
+        "new since the last summary and not among the newest events that are kept. Thresholds here are those that fire "
+        "about as often on the tool loops (200, 3,000 and 150 tokens), and the survey's less the tools on KdConv. On "
+        "SWE-smith prompts shrink less, since the engine keeps the message of the running request, there the whole "
+        "issue, beside the ten newest events; riding saves less, since a standalone request holds what is new only.",
     )
 
 
@@ -268,8 +269,9 @@ def _counter(chinese: RunSet) -> Finding:
         "with 4 characters per token Chinese chat fires once instead of several times, and at 10,000 never",
         four.facts["firings"] < exact.facts["firings"] and higher.facts["firings"] == 0,
         rows,
-        "One firing fewer with the exact counter and a larger peak: 4,000 new tokens besides 2,000 of tools are less "
-        "than 6,000 in all once a summary and the newest ten events stand in the prompt too.",
+        "One firing fewer with the exact counter, and a larger peak: the survey fired when the whole request passed the "
+        "threshold; here 4,000 new tokens have to come together, and by then the summary and the ten kept events have "
+        "made the request longer than 6,000.",
     )
 
 

@@ -48,10 +48,10 @@ _ANSWER_OPENING: Final = re.compile(
 # A model without a conversation in front of it, or without the will, asks for one or declines.
 _REFUSAL: Final = re.compile(
     r"(?:please|could you|can you|kindly|need you to)\b.{0,40}\b(?:provide|share|paste|send|supply)\b.{0,40}"
-    r"\b(?:conversation|dialogue|transcript|messages|text|content)\b"
+    r"\b(?:conversation|dialogue|transcript|chat (?:history|log)|(?:text|content) to summari[sz]e)\b"
     r"|\b(?:no|don't see (?:a|any)|there is no|without (?:a|any))\s+(?:conversation|dialogue|transcript|messages)\b"
     r".{0,40}\b(?:provided|given|to summari[sz]e)\b"
-    r"|\bi(?:'m| am)? (?:can't|cannot|can not|unable to|not able to)\b.{0,20}\b(?:summari[sz]e|help|assist|comply)\b"
+    r"|\bi(?:'m| am)? (?:can't|cannot|can not|unable to|not able to)\b.{0,20}\b(?:summari[sz]e|comply)\b"
     r"|(?:请|請)(?:您|你|先)?(?:提供|给出|給出|发送|發送|粘贴|貼上|输入|輸入).{0,20}(?:对话|對話|内容|內容|文本|聊天记录)"
     r"|(?:没有|沒有|未)(?:看到|收到|提供)?.{0,10}(?:需要|可以|可供)?(?:总结|總結|摘要)的(?:对话|對話|内容|內容|文本)"
     r"|(?:无法|無法|不能)(?:为您|為您)?(?:总结|總結|提供摘要|生成摘要)"
@@ -63,6 +63,8 @@ _REFUSAL: Final = re.compile(
 )
 _MAX_REFUSAL_WORDS: Final = 80
 """A longer text that has such words in it tells of somebody who asked for something."""
+_REFUSAL_CHARS: Final = 200
+"""Who asks or declines does so at once."""
 _MIN_ANSWER_CHARS: Final = 20
 _LETTERS: Final = {
     "ja": re.compile("[\u3041-\u309f\u30a1-\u30fa]"),
@@ -183,7 +185,7 @@ def _is_answer(text: str, recorded: str) -> bool:
 
 
 def _is_refusal(text: str) -> bool:
-    return words(text) <= _MAX_REFUSAL_WORDS and _REFUSAL.search(text) is not None
+    return words(text) <= _MAX_REFUSAL_WORDS and _REFUSAL.search(text[:_REFUSAL_CHARS]) is not None
 
 
 class _Source:
