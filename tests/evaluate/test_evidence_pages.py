@@ -13,7 +13,7 @@ def test_the_page_of_needed_facts_has_the_verdicts_as_they_are() -> None:
     """WB-RET-01b."""
     page = needed_facts_table.REPORT.read_text(encoding="utf-8")
     for name, (right, of) in needed_facts_table.judged().items():
-        (row,) = (line for line in page.splitlines() if line.startswith(f"| {name} "))
+        row = next(line for line in page.splitlines() if line.startswith(f"| {name} "))
         assert f"| {right} of {of} |" in row
 
 
