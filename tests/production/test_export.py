@@ -101,6 +101,7 @@ def test_evidence_is_a_run_runs_or_a_comparison(runs: RunSet, tuned: RunConfig, 
     assert bool(found.changes) == (kind != "run")
 
 
+@pytest.mark.slow
 def test_the_evidence_of_a_sweep_is_its_reason(tmp_path: Path) -> None:
     """WB-EXP-02: what is said of the recommendation is said of conversations that it wasn't chosen on."""
     lines = [json.dumps(chat(4 + i % 3, ident=f"c{i}"), ensure_ascii=False) for i in range(5)]

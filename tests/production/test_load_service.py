@@ -96,7 +96,12 @@ def production_requests(path: Path, conversation: Conversation, **options: Any) 
     return asyncio.run(sent_by(production, traffic))
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+QUICK = ("system", "compaction", "fork")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else (pytest.mark.slow,)) for name in CONFIGS]
+)
 def test_an_exported_file_sends_what_the_replay_sent_byte_for_byte(
     name: str, conversation: Conversation, tmp_path: Path
 ) -> None:
@@ -117,6 +122,7 @@ def test_an_exported_file_sends_what_the_replay_sent_byte_for_byte(
         assert run.facts["summaries"] > 0
 
 
+@pytest.mark.slow
 def test_the_configurations_do_what_they_are_named_after(conversation: Conversation, tmp_path: Path) -> None:
     """The comparison above would show little if no summary, placeholder or dropped round were in the requests."""
     runs = wb.replay([conversation], list(CONFIGS.values()), runs=tmp_path)
