@@ -254,8 +254,6 @@ def load_suite(path: str | Path) -> Suite:
     config = _config_of(rules, named)
     cassette = rules.cassette or config.summaries.cassette
     stem = path.name.removesuffix(path.suffix).removesuffix(".suite")
-    if config.summaries.source in {"live", "cassette"}:
-        config = config.replace(summaries={"cassette": cassette})
     return Suite(
         path=path,
         name=rules.name or stem,
@@ -319,10 +317,17 @@ class _Names:
 
 
 def _config_of(rules: SuiteFile, named: _Names) -> RunConfig:
+    """The configuration; where its summaries need a cassette, the suite's is as good as one of its own."""
     if isinstance(rules.config, dict):
+        where = f"{named.path}: config"
         values = {"name": rules.name or named.path.stem.removesuffix(".suite"), **rules.config}
-        return RunConfig.from_values(values, where=f"{named.path}: config")
-    path = named.one("config", rules.config)
-    if not path.is_file():
-        raise RecordingError(f"config: no file {rules.config!r}", path=named.path, hint=_RELATIVE)
-    return RunConfig.load(path)
+    else:
+        path = named.one("config", rules.config)
+        if not path.is_file():
+            raise RecordingError(f"config: no file {rules.config!r}", path=named.path, hint=_RELATIVE)
+        where = str(path)
+        values = {"name": path.stem, **table_of_file(path)}
+    summaries = values.get("summaries")
+    if rules.cassette and isinstance(summaries, dict) and summaries.get("source") in {"live", "cassette"}:
+        values["summaries"] = {**summaries, "cassette": rules.cassette}
+    return RunConfig.from_values(values, where=where)
