@@ -399,6 +399,22 @@ def test_compare_prints_differences_and_the_prompts_where_they_are_largest(
     assert {row["interval"] for row in found["differences"]} == {None}
 
 
+def test_replay_and_compare_say_what_was_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-RET-02, WB-RET-04, WB-RET-05: facts, checks of the summaries, and probes beside the recordings."""
+    probe = {"id": "p1", "conversation": "c0", "question": "哪个编号？", "answer": "A1000", "source_index": 1}
+    (here / "probes.jsonl").write_text(json.dumps(probe | {"needed_index": 4}) + "\n", encoding="utf-8")
+    code, out, err = run(capsys, "replay", "own.jsonl", "--config", "tuned.toml", "--facts", "--forbid", "订单")
+    assert (code, err) == (0, "")
+    assert "“tuned”: the requests answer 1 of 1 probe" in out
+    assert "checked without a model: " in out
+    found = as_json(capsys, "compare", "own.jsonl", "--config", "tuned.toml", "--facts")["facts"]
+    assert set(found) == {"no summary", "tuned"}
+    assert [one["state"] for one in found["no summary"]["probes"]] == ["visible_raw"]
+    assert set(found["tuned"]["summaries"]["faults"]) >= {"too_long", "invented_numbers", "language"}
+    code, _, err = run(capsys, "replay", "own.jsonl", "--forbid", "a")
+    assert (code, "--forbid belongs to --facts" in err) == (2, True)
+
+
 @pytest.mark.slow
 def test_compare_takes_finished_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-TUNE-01: prompts are shown when the recordings are given too."""

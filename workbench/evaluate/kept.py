@@ -21,6 +21,7 @@ from workbench.evaluate.summary_checks import check_summaries, invented_number_r
 from workbench.facts import KINDS
 from workbench.recordings.types import Conversation
 from workbench.replay.needed import MIN_FACTS
+from workbench.replay.runs import with_unique_ids
 
 CHECKS = {
     "too_long": "over the word limit",
@@ -158,7 +159,8 @@ def kept_by(
         RecordingError: a probe points at a message that its conversation hasn't.
     """
     found = retention(run)
-    recorded = None if conversations is None else list(conversations)
+    # The same names as in the rows: two conversations of one name have been told apart there.
+    recorded = None if conversations is None else list(with_unique_ids(conversations))
     asked: list[ProbeState] = []
     if recorded is not None and probes and isinstance(run.config, RunConfig):
         wanted = {probe.conversation for probe in probes}

@@ -23,7 +23,8 @@ _WIDE_OR_WORD = re.compile(r"\s+|[^\s\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff
 
 def printable(text: str) -> str:
     """`text` on one line, with a visible mark in place of every control or direction character."""
-    return "".join(_printable(character) for character in text)
+    # Most texts are plain, and a page has pictures as texts of megabytes.
+    return text if text.isprintable() else "".join(_printable(character) for character in text)
 
 
 def _printable(character: str) -> str:
