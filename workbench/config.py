@@ -447,7 +447,7 @@ def checked_export(table: Any, *, where: str) -> Mapping[str, Any] | None:
         return None
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: [{EXPORT_TABLE}] is no table", field=EXPORT_TABLE, hint="take it out")
-    if table.get("format") != EXPORT_FORMAT:
+    if table.get("format") != EXPORT_FORMAT or isinstance(table["format"], bool):
         raise ConfigError(
             f"{where}: exported in form {table.get('format')!r}, this program reads form {EXPORT_FORMAT}",
             field=f"{EXPORT_TABLE}.format",

@@ -194,7 +194,38 @@ def test_a_damaged_export_table_is_told(tmp_path: Path, table: str) -> None:
     path.write_text(table, "utf-8")
     with pytest.raises(ConfigError, match="export") as refused:
         wb.load_service(path)
-    assert refused.value.hint
+    assert refused.value.hint or refused.value.allowed
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("evidence", 5),
+        ("evidence", {"run": "a"}),
+        ("evidence.figures", [5]),
+        ("evidence.figures", [{"name": "a", "doc": "b", "value": "many"}]),
+        ("evidence.run_id", 7),
+        ("evidence.calls", None),
+        ("counter", {"kind": "ten fingers"}),
+        ("format", True),
+    ],
+)
+def test_evidence_that_is_none_is_told_before_anything_runs(
+    place: str, value: Any, runs: Any, tuned: RunConfig, tmp_path: Path
+) -> None:
+    """WB-EXP-01: one sentence, without a name of the program's inside."""
+    path = wb.export(tuned, tmp_path, to="json", evidence=runs["tuned"]).paths["json"]
+    values = json.loads(path.read_text("utf-8"))
+    *parents, last = f"export.{place}".split(".")
+    table = values
+    for name in parents:
+        table = table[name]
+    table[last] = value
+    path.write_text(json.dumps(values), "utf-8")
+    with pytest.raises(ConfigError, match="export") as refused:
+        wb.load_service(path, summary_model=ExtractiveModel())
+    assert "__init__" not in refused.value.one_line()
+    assert "positional" not in refused.value.one_line()
 
 
 def test_a_file_that_was_changed_by_hand_is_loaded_with_a_warning(

@@ -136,9 +136,25 @@ class Evidence:
         found: dict[str, Any] = dict(values)
         parts: tuple[tuple[str, Any], ...] = (("figures", KeyFigure), ("changes", Change), ("compared", ComparedRun))
         for name, part in parts:
-            found[name] = tuple(part(**one) for one in found.get(name, ()))
+            found[name] = tuple(_checked(part(**one)) for one in found.get(name, ()))
         found["warnings"] = tuple(found.get("warnings", ()))
-        return cls(**found)
+        evidence = cls(**found)
+        _checked(evidence)
+        return evidence
+
+
+def _checked(value: Any) -> Any:
+    """The value, if texts are texts and numbers are numbers in it."""
+    for field in fields(value):
+        inner, kind = getattr(value, field.name), str(field.type)
+        if inner is None and kind.endswith("| None"):
+            continue
+        allowed: tuple[type, ...] = {"str": (str,), "int": (int,), "float": (int, float)}.get(
+            kind.split(" ", maxsplit=1)[0], ()
+        )
+        if allowed and not isinstance(inner, allowed):
+            raise TypeError(f"{field.name} = {inner!r}")
+    return value
 
 
 def _plain(value: Any) -> dict[str, Any]:

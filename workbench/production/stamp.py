@@ -72,9 +72,11 @@ class Stamp:
                 date=str(table["date"]),
                 evidence=None if evidence is None else Evidence.from_dict(evidence),
             )
+        except ConfigError:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
-                f"{where}: the table [export] isn't whole: {error}",
+                f"{where}: in the table [export] something is missing, or isn't of its kind",
                 field="export",
                 hint="export the configuration again",
             ) from error
