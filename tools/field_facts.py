@@ -302,8 +302,25 @@ def report(findings: Sequence[Finding]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def findings_of(page: str) -> list[Finding]:
+    """The findings of a page that `report` wrote."""
+    found = []
+    for section in page.split("\n## ")[1:]:
+        head, claim, table, why = section.strip("\n").split("\n\n")
+        title, _, verdict = head.partition(". ")[2].rpartition(": ")
+        rows = [Row(title, *(cell.strip() for cell in line.strip("|").split("|"))) for line in table.split("\n")[2:]]
+        said = claim.removeprefix("Claim: ").removesuffix(".")
+        found.append(Finding(title, said, verdict == "agrees", tuple(rows), why))
+    return found
+
+
+def public_recordings() -> Path:
+    """Where they are, if they are."""
+    return Path(os.environ.get("WORKBENCH_SHARED") or ROOT.parent / "shared") / "data"
+
+
 def main() -> int:
-    data = Path(os.environ.get("WORKBENCH_SHARED") or ROOT.parent / "shared") / "data"
+    data = public_recordings()
     if not data.is_dir():
         print(
             "the public recordings are not here: put them beside the checkout as shared/data, or set WORKBENCH_SHARED"

@@ -24,6 +24,11 @@ def test_the_page_of_needed_facts_is_up_to_date(shared_path: Path) -> None:
     assert page == needed_facts_table.REPORT.read_text(encoding="utf-8"), "run python tools/needed_facts_table.py"
 
 
+def test_the_page_of_findings_reads_back() -> None:
+    page = field_facts.REPORT.read_text(encoding="utf-8")
+    assert field_facts.report(field_facts.findings_of(page)) == page
+
+
 @pytest.mark.slow
 def test_the_four_findings_of_the_survey_hold_here_too(shared_path: Path, tmp_path: Path) -> None:
     """WB-TUNE-06, WB-CACHE-02, WB-CAL-01: field.md, section 0."""
