@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.regression.conftest import SuiteFolder
+from tests.replay.conftest import chat
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = ROOT / "datasets" / "service.suite.toml"
@@ -38,7 +39,8 @@ def printed(script: Path, suite: Path, *, seed: int, jobs: int, times: int) -> l
 @pytest.mark.slow
 def test_fifty_unchanged_runs_flip_nothing(mine: SuiteFolder, tmp_path: Path) -> None:
     """WB-REG-05: five processes with five hash seeds, one of them with two workers, ten runs in each."""
-    mine.accepted()
+    mine.record_chats(chat(5, ident="c1"))
+    assert mine.accepted().counts["fail"] == 0
     script = tmp_path / "one_run.py"
     script.write_text(ONE_RUN, encoding="utf-8")
     dice = random.Random(7)
@@ -48,7 +50,7 @@ def test_fifty_unchanged_runs_flip_nothing(mine: SuiteFolder, tmp_path: Path) ->
         lines += printed(script, mine.path, seed=number, jobs=2 if number == 0 else 1, times=2)
     assert len(lines) == 50
     assert len(set(lines)) == 1
-    assert '[{"pass": 31, "fail": 0, "undecided": 0}' in lines[0]
+    assert '"fail": 0, "undecided": 0}' in lines[0]
 
 
 @pytest.mark.slow
@@ -65,6 +67,6 @@ def test_the_bundled_suite_passes_as_committed(tmp_path: Path) -> None:
     """WB-REG-01: no key, no network, the same on every machine."""
     script = tmp_path / "one_run.py"
     script.write_text(ONE_RUN, encoding="utf-8")
-    lines = [*printed(script, BUNDLED, seed=1, jobs=1, times=2), *printed(script, BUNDLED, seed=2, jobs=1, times=1)]
+    lines = [*printed(script, BUNDLED, seed=1, jobs=1, times=1), *printed(script, BUNDLED, seed=2, jobs=1, times=1)]
     assert len(set(lines)) == 1
     assert '"fail": 0' in lines[0]
