@@ -133,7 +133,7 @@ def _run_all(recordings: Recordings, writers: Sequence[RunWriter], jobs: int, ba
     configs = tuple(writer.key.config for writer in writers)
     if jobs == 1:
         for task in tasks:
-            _write(writers, _replay_task(task, configs), bar)
+            _write(writers, _traces(task, configs), bar)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
@@ -150,10 +150,11 @@ def _run_all(recordings: Recordings, writers: Sequence[RunWriter], jobs: int, ba
             raise
 
 
-def _write(writers: Sequence[RunWriter], traces: Sequence[Sequence[ConversationTrace]], bar: Progress) -> None:
+def _write(writers: Sequence[RunWriter], traces: Iterable[Sequence[ConversationTrace]], bar: Progress) -> None:
     for writer, batch in zip(writers, traces, strict=True):
         writer.add(batch)
         bar.advance(len(batch))
+        del batch  # before the next configuration's rows are made
 
 
 _Place = tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...], NeededFacts]
@@ -191,11 +192,16 @@ def _task_of(block: Sequence[_Place]) -> _Task:
 
 def _replay_task(task: _Task, configs: Sequence[RunConfig]) -> list[list[ConversationTrace]]:
     """Traces per configuration, in conversation order."""
-    traces: list[list[ConversationTrace]] = [[] for _ in configs]
-    for conversation, position, seeds, wanted, needed in zip(
-        task.conversations, task.positions, task.seeds, task.wanted, task.needed, strict=True
-    ):
-        for i, config in enumerate(configs):
+    return list(_traces(task, configs))
+
+
+def _traces(task: _Task, configs: Sequence[RunConfig]) -> Iterator[list[ConversationTrace]]:
+    """The same one configuration after the other, so that the rows of one are in memory and not those of all."""
+    for i, config in enumerate(configs):
+        traces: list[ConversationTrace] = []
+        for conversation, position, seeds, wanted, needed in zip(
+            task.conversations, task.positions, task.seeds, task.wanted, task.needed, strict=True
+        ):
             if not wanted[i]:
                 continue
             cache_seed = seeds if config.cache.scope == "corpus" else ()
@@ -208,8 +214,9 @@ def _replay_task(task: _Task, configs: Sequence[RunConfig]) -> list[list[Convers
                 stopped = ReplayError(f"{where}: {error}", hint=error.hint)
                 stopped.exit_code = error.exit_code
                 raise stopped from error
-            traces[i].append(trace)
-    return traces
+            traces.append(trace)
+        yield traces
+        del traces
 
 
 # --- progress ----------------------------------------------------------------------------------------
