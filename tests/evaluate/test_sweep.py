@@ -51,7 +51,7 @@ def swept(chats: Recordings, tmp_path: Path) -> Sweep:
 def test_each_distinct_text_is_counted_once_over_the_whole_sweep(
     chats: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """WB-TUNE-02: counter calls = distinct texts."""
+    """WB-TUNE-02, PERF-04: counter calls = distinct texts."""
     seen: list[str] = []
 
     class Watched(TiktokenCounter):

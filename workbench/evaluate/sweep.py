@@ -34,8 +34,8 @@ from workbench.replay.trace import SUMMARIES
 CHOOSE_SHARE = 0.7
 _PILOT_CALLS = 100
 _PILOT_S = 2.0
-_BATCH = 32
-"""Configurations that are replayed together: each holds its run file open."""
+_BATCH = 4
+"""Configurations that are replayed together: each holds its run file open, some 8 MB of memory (PERF-04)."""
 _MAX_COMPARED = 20
 
 
