@@ -10,6 +10,7 @@ import pytest
 
 from workbench.errors import ConfigError
 from workbench.evaluate.choice import Decision, decide
+from workbench.evaluate.figures import ConversationFigures
 
 FULL = {"agent": {}, "model": {"context_window": 16_000}}
 SUMMARISING = {**FULL, "summarizer": {"max_summary_words": 200}}
@@ -152,3 +153,21 @@ def test_an_unknown_cost_is_no_low_one() -> None:
 def test_a_limit_outside_of_shares_is_refused() -> None:
     with pytest.raises(ConfigError, match="min_recall"):
         chosen(BASELINE, min_recall=98)
+
+
+def test_overflows_that_are_known_count_beside_windows_that_are_not() -> None:
+    """WB-TUNE-06: on a part of the conversations as on whole runs."""
+
+    def of(conversation: str, tokens: int, overflow: int | None) -> ConversationFigures:
+        return ConversationFigures(
+            conversation, conversation, 1, tokens, tokens, tokens, 0, 0, 0, overflow, 0, 0, (tokens,), (tokens,)
+        )
+
+    runs = {one.name: one for one in (BASELINE, run("small", 4_000, None))}
+    figures = {
+        "no summary": {"a": of("a", 900, 0), "b": of("b", 900, None)},
+        "small": {"a": of("a", 400, 7), "b": of("b", 400, None)},
+    }
+    found = decide(runs, figures=figures, conversations=["a", "b"])
+    assert {one.name: one.overflow_calls for one in found.standings} == {"no summary": 0, "small": 7}
+    assert found.recommended == "no summary"

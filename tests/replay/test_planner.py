@@ -242,6 +242,13 @@ def test_an_event_trigger_fires_every_so_many_events():
         ({"compaction": {"enabled": True}, "agent": {"add_session_summary": True}}, "compaction"),
         ({"tailoring": {"enabled": True}}, "tailoring"),
         ({"counter": {"runes_per_token": 0.1}}, "prompt may not fit"),
+        (
+            {
+                "trigger": {"context": {"ratio": 0.5, "min_tokens": 10}},
+                "model": {"context_window": 1000, "changes": [{"request": 4, "name": "m2", "context_window": 4000}]},
+            },
+            "window changes",
+        ),
         ({"service": {"event_limit": 50}}, "other moments"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

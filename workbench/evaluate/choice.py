@@ -159,7 +159,7 @@ def _whole(run: RunLike, scale: Scale) -> Standing:
 
 def _part(run: RunLike, part: Sequence[ConversationFigures], scale: Scale, runs: Runs) -> Standing:
     needed = sum(one.needed_facts for one in part)
-    overflows = [one.overflow_calls for one in part if one.calls]
+    overflows = [one.overflow_calls for one in part if one.calls and one.overflow_calls is not None]
     if scale.currency is None:
         # A run whose prefix is unknown has no net tokens, in a part as in the whole.
         cost = None if net_tokens(run) is None else sum(one.net_tokens for one in part)
@@ -170,7 +170,8 @@ def _part(run: RunLike, part: Sequence[ConversationFigures], scale: Scale, runs:
         cost=cost,
         recall=None if _shortage_of_part(part) else sum(one.visible_facts for one in part) / needed,
         peak_prompt_tokens=max((one.peak_prompt_tokens for one in part), default=None),
-        overflow_calls=None if None in overflows else sum(calls or 0 for calls in overflows),
+        # As for whole runs: known overflows count, also where other windows are unknown.
+        overflow_calls=sum(overflows) if overflows else None,
         is_baseline=is_baseline(run),
     )
 
@@ -248,7 +249,7 @@ def _front(found: Sequence[Standing], *, weighs_recall: bool) -> frozenset[str]:
 
     A provider refuses a prompt over the window: while something fits, only what fits is compared.
     """
-    compared = [one for one in found if one.fits and one.cost is not None] or [one for one in found if one.cost]
+    compared = [one for one in found if one.fits and one.cost is not None] or [one for one in found if one.cost is not None]
     points = {
         one.name: (one.cost or 0.0, -(one.recall or 0.0) if weighs_recall else 0.0, one.peak_prompt_tokens or 0)
         for one in compared

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
@@ -263,6 +263,8 @@ class ThresholdSums:
     def _fault_of_use(self, config: RunConfig) -> str:
         if sums_key(config) != self.key:
             return "its checks come at other moments"
+        if _has_context(config.trigger) and len({moment.window for moment in self._heard.moments}) > 1:
+            return "the window changes within the conversation"
         return self._metric(config).fault if _counts_tokens(config.trigger) else ""
 
     def _demand(self, config: RunConfig) -> None:
@@ -351,7 +353,7 @@ class ThresholdSums:
         return _Leaf(self._heard, "context_threshold", "tokens", limit, self._metric(config))
 
     def _limit(self, options: ContextThreshold) -> int:
-        """A share of the window in tokens; the window is the same at every check of a conversation."""
+        """A share of the window in tokens; the window is the same at every check, or `why_not` says so."""
         moments = self._heard.moments
         window = moments[0].window if moments else UNKNOWN_WINDOW
         if window == _NO_WINDOW:
@@ -406,11 +408,18 @@ def _prompt_fits(config: RunConfig) -> bool:
 
 
 def _counts_tokens(node: TriggerNode | None) -> bool:
-    if node is None:
-        return False
-    if node.token is not None or node.context is not None:
-        return True
-    return any(_counts_tokens(child) for child in (*(node.any or ()), *(node.all or ())))
+    return any(one.token is not None or one.context is not None for one in _nodes(node))
+
+
+def _has_context(node: TriggerNode | None) -> bool:
+    return any(one.context is not None for one in _nodes(node))
+
+
+def _nodes(node: TriggerNode | None) -> Iterator[TriggerNode]:
+    if node is not None:
+        yield node
+        for child in (*(node.any or ()), *(node.all or ())):
+            yield from _nodes(child)
 
 
 # --- gates: the first moment at which something passes --------------------------------------------------

@@ -86,7 +86,9 @@ def _trigger_of(node: TriggerNode | None) -> tuple[str, dict[str, Any]]:
         return KEPT, {}
     given: dict[str, Any] = {}
     children = node.any if node.any is not None else node.all
-    for child in children or ():
+    if not children:  # it never fires, while no checks at all let every chance pass
+        return KEPT, {}
+    for child in children:
         inner = {name: getattr(child, name) for name in _OPTIONS if getattr(child, name) is not None}
         if len(inner) != 1 or child.any is not None or child.all is not None or inner.keys() & given.keys():
             return KEPT, {}
