@@ -152,8 +152,9 @@ def test_b37_a_changed_dataset_file_is_noticed(datasets: Path) -> None:
 
 def test_b37_the_demonstration_takes_no_changed_file(datasets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B37: its table would be another one."""
-    shutil.copytree(datasets_folder() / "zh-en-coding", datasets / "zh-en-coding")
-    shutil.copytree(datasets_folder() / "en-research", datasets / "en-research")
+    for folder in datasets_folder().iterdir():
+        if folder.is_dir() and not (datasets / folder.name).exists():
+            shutil.copytree(folder, datasets / folder.name)
     monkeypatch.setattr("workbench.demo.datasets_folder", lambda: datasets)
     assert len(demo_recordings())
     with (datasets / "en-research" / "probes.jsonl").open("ab") as file:

@@ -524,7 +524,8 @@ def test_bug_23_smaller_prompts_with_a_higher_bill_are_called_that(recorded: Loa
     assert (verdict.reference, verdict.verdict) == ("no compaction", "smaller, but dearer")
     assert verdict.break_even.call is None
     text = " ".join(comparison_text(found).split())
-    assert "smaller, but dearer; prompt tokens −81 %, net tokens +52 %." in text
+    assert "smaller, but dearer; prompt tokens −81 %, money +39 %." in text
+    assert "+15.1k (+52 %)" in text
     assert "It pays in no conversation of these recordings" in text
 
     # The same in money, by hand: each prompt repeats the one before it, 1,000 tokens are new.

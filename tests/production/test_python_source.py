@@ -111,7 +111,9 @@ def behaviour(path: Path, environment: dict[str, str], folder: Path) -> dict[str
     return found
 
 
-@pytest.mark.parametrize("name", BEHAVIOURS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if n else ()) for n, name in enumerate(BEHAVIOURS)]
+)
 def test_the_module_behaves_as_the_file_with_nothing_but_this_package(
     name: str, tmp_path: Path, empty_environment: dict[str, str]
 ) -> None:

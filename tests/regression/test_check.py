@@ -100,6 +100,7 @@ def test_a_suite_that_can_tell_nothing_has_not_passed(mine: SuiteFolder, capsys:
     assert "mine: undecided" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_recall_is_judged_when_there_are_facts_enough(mine: SuiteFolder) -> None:
     """WB-REG-01: 30 facts of 10 conversations."""
     asks_again = []
@@ -244,6 +245,7 @@ def test_a_baseline_that_does_not_fit_is_one_clear_sentence(
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_baseline_that_does_not_fit_can_be_accepted_anew(mine: SuiteFolder) -> None:
     """WB-REG-02."""
     mine.accepted()
@@ -280,6 +282,7 @@ def test_without_its_cassette_a_suite_says_how_to_record(mine: SuiteFolder, caps
     assert main(["check", str(mine.path)]) == 0
 
 
+@pytest.mark.slow
 def test_recording_asks_only_for_what_is_missing(mine: SuiteFolder) -> None:
     """WB-REG-04."""
     model = summing_up()

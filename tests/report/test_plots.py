@@ -598,7 +598,13 @@ every_case = pytest.mark.parametrize("runs", CASES.values(), ids=[name.replace("
 
 
 @every_figure
-@every_case
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(runs, id=name.replace(" ", "-"), marks=() if name == "hostile names" else (pytest.mark.slow,))
+        for name, runs in CASES.items()
+    ],
+)
 def test_no_text_is_clipped_or_written_over_another(draw, runs):
     """WB-UI-02."""
     figure = once(draw, runs)

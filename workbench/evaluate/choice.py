@@ -249,7 +249,9 @@ def _front(found: Sequence[Standing], *, weighs_recall: bool) -> frozenset[str]:
 
     A provider refuses a prompt over the window: while something fits, only what fits is compared.
     """
-    compared = [one for one in found if one.fits and one.cost is not None] or [one for one in found if one.cost is not None]
+    compared = [one for one in found if one.fits and one.cost is not None] or [
+        one for one in found if one.cost is not None
+    ]
     points = {
         one.name: (one.cost or 0.0, -(one.recall or 0.0) if weighs_recall else 0.0, one.peak_prompt_tokens or 0)
         for one in compared
