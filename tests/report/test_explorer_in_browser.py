@@ -185,9 +185,9 @@ def test_moving_a_slider_opening_a_prompt_and_exporting(address, folder):
         assert exported.trigger.token < 2000
         assert exported.agent.add_session_summary
 
-        page.get_by_role("menuitem", name="Settings").click()
-        page.get_by_role("menuitem", name="Theme", exact=True).click()
-        page.get_by_role("menuitem", name="JupyterLab Dark", exact=True).click()
+        page.locator(".lm-MenuBar-itemLabel", has_text="Settings").click()
+        for entry in ("Theme", "JupyterLab Dark"):
+            page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
         page.wait_for_selector("body[data-jp-theme-light=false]")
         page.wait_for_selector(".wbx img.on-dark >> visible=true")
         assert page.locator(".wbx img.on-light >> visible=true").count() == 0

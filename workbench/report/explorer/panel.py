@@ -118,6 +118,7 @@ class Explorer:
         self._cancel = widgets.Button(description="Cancel", disabled=True, layout=_layout(width="80px"))
         self._export = widgets.Button(description="Export this configuration", layout=_layout(width="200px"))
         self._exported = _html(height=22)
+        self._glyphs = widgets.HTML(layout=_layout(height="0"))
         self._worker = Worker(self._computed, self._hear)
         self.widget = self._arranged()
         for name, control in self._controls.items():
@@ -174,6 +175,28 @@ class Explorer:
         """At which calls the choice fires, from sums and without a replay; None where only a replay can say."""
         return firing_calls(self._sums(), self.config)
 
+    @property
+    def is_busy(self) -> bool:
+        """A replay is going on in the background."""
+        return self._worker.is_busy
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The HTML of every part that changes, by name."""
+        parts = {
+            "heading": self._heading,
+            "state": self._state,
+            "trigger title": self._trigger_title,
+            "trigger": self._trigger,
+            "prompts": self._prompts,
+            "numbers": self._numbers,
+            "source": self._source,
+            "prompt": self._prompt,
+            "exported": self._exported,
+        }
+        words = {f"words of {name}": part for name, part in self._words.items()}
+        return {name: part.value for name, part in (parts | words).items()}
+
     def set(self, **values: Any) -> Explorer:
         """Move controls: `explorer.set(token=1500, runes_per_token=1.3, on={"token"})`, all at once.
 
@@ -203,7 +226,12 @@ class Explorer:
         Raises:
             ConfigError: the name would lead out of the folder, or there is such a file already.
         """
-        return self._exporter(configured(self.base, self.choices, name=name), self.folder)
+        return self._exporter(self.config.replace(name=name), self.folder)
+
+    def press_export(self, name: str) -> None:
+        """Do what the button does: write under this name, and say so or why not."""
+        self._controls["name"].value = name
+        self._on_export()
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         shown = self.widget._repr_mimebundle_(**options)
@@ -362,6 +390,9 @@ class Explorer:
                 "p", f"{counted(len(mine.messages), 'message')}: too many to list, so here is what differs"
             )
             whole = False
+        glyphs = views.glyphs_style(self._computed.glyphs(place))
+        if self._glyphs.value != glyphs:
+            self._glyphs.value = glyphs
         # Both are HTML of this package's own making, from `markup.py`.
         shown = verbatim(call_html(mine) if whole else diff_html(other.diff(mine)))
         self._prompt.value = views.framed(remark, shown, class_="prompt")
@@ -458,7 +489,7 @@ class Explorer:
             ],
             layout=_layout(flex_flow="row wrap"),
         )
-        return widgets.VBox([widgets.HTML(views.STYLE), top, *below])
+        return widgets.VBox([widgets.HTML(views.STYLE, layout=_layout(height="0")), self._glyphs, top, *below])
 
     def _on_export(self) -> None:
         try:

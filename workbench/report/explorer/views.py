@@ -7,6 +7,7 @@ places instead of a layout engine, titles as HTML, and no more marks than can be
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,7 @@ STYLE = verbatim(
 .wbx img.on-dark{{display:none}}
 body[data-jp-theme-light="false"] .wbx img.on-dark{{display:inline}}
 body[data-jp-theme-light="false"] .wbx img.on-light{{display:none}}
-.wbx{{font:13px/1.4 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--jp-ui-font-color1,{LIGHT.ink})}}
+.wbx{{font:13px/1.4 var(--jp-ui-font-family,system-ui),"Noto Sans CJK SC","PingFang SC","carried glyphs",sans-serif;color:var(--jp-ui-font-color1,{LIGHT.ink})}}
 .wbx .muted{{color:var(--jp-ui-font-color2,{LIGHT.muted})}}
 .wbx .action{{color:{LIGHT.firing};font-weight:600}}
 body[data-jp-theme-light="false"] .wbx .action{{color:{DARK.firing}}}
@@ -74,10 +75,19 @@ body[data-jp-theme-light="false"] .wbx .action{{color:{DARK.firing}}}
 .wbx .key{{display:inline-block;width:11px;height:11px;margin:0 4px 0 10px;vertical-align:-1px}}
 .wbx.prompt table{{width:auto;margin:4px 0}}
 .wbx.prompt th,.wbx.prompt td{{vertical-align:top;white-space:normal}}
+.wbx.prompt td:first-child{{padding-left:6px}}
 .wbx.prompt summary{{cursor:pointer}}
 .wbx-stale{{opacity:.45}}
 </style>"""
 )
+
+
+def glyphs_style(glyphs: bytes | None) -> Markup:
+    """A face with the Chinese, Japanese and Korean characters of a conversation, for browsers that have none."""
+    if glyphs is None:
+        return verbatim("")
+    address = "data:font/woff;base64," + base64.b64encode(glyphs).decode("ascii")
+    return verbatim(f'<style>@font-face{{font-family:"carried glyphs";src:url({address}) format("woff")}}</style>')
 
 
 def framed(*content: str, height_px: int | None = None, class_: str = "") -> Markup:

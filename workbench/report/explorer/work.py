@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from workbench.config import RunConfig
@@ -29,6 +29,8 @@ from workbench.replay.needed_states import VISIBLE
 from workbench.replay.planner import ThresholdSums, sums_key
 from workbench.replay.prompt import Call, call_made_again
 from workbench.replay.trace import TABLES
+from workbench.report.fonts import glyphs_for
+from workbench.report.prompt import message_text
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -137,6 +139,11 @@ class Computed:
         found: Call | None = self._kept.get(("prompt", place, config.config_hash, config.label(), call))
         return found
 
+    def glyphs(self, place: int) -> bytes | None:
+        """A font with the wide characters of a conversation, None if it isn't there yet or nobody needs one."""
+        found: bytes | None = self._kept.get(("glyphs", place))
+        return found
+
     # --- for the thread ----------------------------------------------------------------------------------
 
     def make_sums(self, place: int, config: RunConfig, tell: Progress) -> None:
@@ -177,6 +184,13 @@ class Computed:
             lambda: call_made_again(conversation, config, call, run_id=config.label(), stored=replayed.tables),
         )
 
+    def make_glyphs(self, place: int, tell: Progress) -> None:
+        tell("cutting a font for the characters of the conversation", 0, 0)
+        conversation = self.conversations[place]
+        said = "".join(message_text(message) for message in conversation.messages)
+        characters = frozenset(conversation.id + conversation.instruction + said)
+        self._keep(("glyphs", place), lambda: _glyphs_for(characters))
+
     def _needed(self, conversation: Conversation) -> NeededFacts:
         if self._terms is None:
             self._terms = term_counts(self.conversations)
@@ -191,6 +205,11 @@ class Computed:
         with suppress(KeyError):
             self._kept.move_to_end(key)
         return found
+
+
+@lru_cache(maxsize=16)
+def _glyphs_for(characters: frozenset[str]) -> bytes | None:
+    return glyphs_for("".join(sorted(characters)))
 
 
 def _renamed(found: Replayed, config: RunConfig) -> Replayed:
@@ -306,6 +325,7 @@ class Worker:
             yield lambda tell: made.make_sums(place, wish.config, tell)
         for config in (wish.against, wish.config):
             yield lambda tell, config=config: made.make_replay(place, config, tell)  # type: ignore[misc]
+        yield lambda tell: made.make_glyphs(place, tell)
         for config in (wish.against, wish.config):
             yield lambda tell, config=config: made.make_prompt(place, config, wish.call, tell)  # type: ignore[misc]
 
