@@ -59,14 +59,15 @@ def exact(conversation: Any, config: RunConfig) -> dict[str, list[dict[str, Any]
         {"any": [{"event": 9}, {"context": {"ratio": 0.3, "min_tokens": 5}}]},
         {"all": [{"event": 9}, {"any": [{"token": 5}, {"time": 3.0}]}]},
         {"any": [{"event": 9}, {"event": 12}]},
+        {"any": []},
     ],
-    ids=["none", "one", "two", "any", "tree", "twice"],
+    ids=["none", "one", "two", "any", "tree", "twice", "empty"],
 )
 @pytest.mark.parametrize("mode", ["system", "user"])
 def test_controls_left_alone_mean_the_configuration_that_was_given(trigger, mode):
     """WB-UI-03."""
     base = summarising(
-        mode=mode, trigger=trigger, compaction={"keep_recent_requests": 3}, counter={"runes_per_token": 1.7}
+        mode=mode, trigger=trigger, compaction={"keep_recent_requests": 3}, counter={"runes_per_token": 1.23456}
     )
     assert configured(base, choices_of(base)).resolved() == base.resolved()
 
@@ -102,6 +103,37 @@ def test_an_unknown_control_or_position_is_told_with_the_nearest_name(explorer):
         explorer.set(mode="footer")
     with pytest.raises(ConfigError, match="conversation"):
         explorer.set(conversation="nobody")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("runes_per_token", 100.0),
+        ("call", 999),
+        ("token", "abc"),
+        ("event", None),
+        ("share", 1.5),
+        ("share", -1.0),
+        ("on", 5),
+        ("on", {"nosuch"}),
+    ],
+)
+def test_a_position_that_is_none_is_refused_and_nothing_moves(explorer, name, value):
+    """WB-UI-03: what is shown is always what was asked for."""
+    before = explorer.choices
+    with pytest.raises(ConfigError, match=name if name != "on" else "on = "):
+        explorer.set(words=400, conversation="short", **{name: value})
+    assert explorer.choices == before
+    assert explorer.conversation.id != "short"
+
+
+def test_a_call_of_another_conversation_is_the_call_that_was_asked_for(explorer):
+    assert "call 2" in explorer.set(call=2, conversation="short", view="whole").shown["prompt"]
+
+
+def test_a_start_between_the_steps_of_a_slider_stays_as_it_is(conversations, tmp_path):
+    start = summarising(counter={"runes_per_token": 1.23456})
+    assert Explorer(conversations, start, folder=tmp_path).config.counter == start.counter
 
 
 def test_slider_positions_are_round_and_hold_the_value_given():
@@ -248,7 +280,7 @@ def test_a_new_wish_stops_the_old_one_and_cancel_stops_all(conversations):
     assert computed.replayed(1, other) is not None
     kinds = [news.kind for news in heard]
     assert "stopped" in kinds
-    assert kinds.index("stopped") < kinds.index("done")
+    assert kinds.index("stopped") < kinds.index("finished")
     assert kinds[-1] == "finished"
     assert kinds.count("finished") == 1
 
@@ -257,6 +289,8 @@ def test_a_failure_in_the_thread_is_shown(conversations, tmp_path):
     config = summarising("lost", summaries={"source": "cassette", "cassette": str(tmp_path / "none.jsonl")})
     explorer = Explorer(conversations, config, folder=tmp_path)
     assert "action" in explorer.shown["state"]
+    assert "replayed" in explorer.shown["heading"]
+    assert "being replayed" not in explorer.shown["heading"]
     with pytest.raises(WorkbenchError, match="cancelled or failed"):
         _ = explorer.numbers
 

@@ -7,6 +7,7 @@ to stop it. No rules here: what controls mean is `choices.py`, what is computed 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -103,6 +104,7 @@ class Explorer:
         self._references = [without_shortening(config), start, *([against] if against is not None else [])]
         self._quiet = False
         self._shown = -1
+        self._start_ratio = config.counter.runes_per_token
         self._controls = _controls(choices_of(config), self._computed.conversations, self._references, config)
         self._words: dict[str, widgets.HTML] = {
             name: widgets.HTML(layout=_layout(height="19px")) for name in _WITH_WORDS
@@ -134,7 +136,8 @@ class Explorer:
     def choices(self) -> Choices:
         """The position of the controls."""
         value = {name: control.value for name, control in self._controls.items()}
-        value["runes_per_token"] = round(value["runes_per_token"], 3)  # a slider adds tenths
+        if value["runes_per_token"] != self._start_ratio:
+            value["runes_per_token"] = round(value["runes_per_token"], 3)  # a slider adds tenths
         value["on"] = frozenset(name for name in TRIGGERS if value[f"on_{name}"])
         return Choices(**{field.name: value[field.name] for field in fields(Choices)})
 
@@ -205,9 +208,16 @@ class Explorer:
         Raises:
             ConfigError: there is no such control, or it has no such position.
         """
+        before = {name: (getattr(one, "options", None), one.value) for name, one in self._controls.items()}
         with self._together():
-            for name, value in values.items():
-                self._set(name, value)
+            try:
+                # The conversation first, as it decides which calls there are; the call last.
+                for name in sorted(values, key=lambda name: (name != "conversation", name == "call")):
+                    self._set(name, values[name])
+                    self._follow_conversation()
+            except ConfigError:
+                self._restore(before)
+                raise
         self._update()
         return self
 
@@ -250,10 +260,32 @@ class Explorer:
         finally:
             self._quiet = before
 
+    def _restore(self, before: dict[str, tuple[Any, Any]]) -> None:
+        place = before["conversation"][1]
+        self._controls["conversation"].value = place
+        self._follow_conversation()
+        for name, (options, value) in before.items():
+            if options is not None and name != "conversation":
+                self._controls[name].options = options
+            self._controls[name].value = value
+
+    def _follow_conversation(self) -> None:
+        """Another conversation starts at its last call, where most has been summarised."""
+        if self._shown != self._place:
+            self._shown = self._place
+            slider = self._controls["call"]
+            slider.max = max(len(self.conversation.calls) - 1, slider.min)
+            slider.value = slider.max
+
     def _set(self, name: str, value: Any) -> None:
         if name == "on":
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise ConfigError.for_field(name, value, f"a set of {', '.join(TRIGGERS)}")
+            wanted = set(value)
+            for unknown in sorted(map(str, wanted - set(TRIGGERS))):
+                raise ConfigError.for_field(name, unknown, ", ".join(TRIGGERS), hint=nearest_name(unknown, TRIGGERS))
             for trigger in TRIGGERS:
-                self._controls[f"on_{trigger}"].value = trigger in value
+                self._controls[f"on_{trigger}"].value = trigger in wanted
             return
         if name not in self._controls:
             raise ConfigError.for_field(name, value, "a control", hint=nearest_name(name, self._controls))
@@ -263,12 +295,25 @@ class Explorer:
             if value not in names:
                 raise ConfigError.for_field(name, value, ", ".join(names[:5]), hint=nearest_name(str(value), names))
             value = names.index(value)
-        elif isinstance(control, widgets.SelectionSlider) and value not in [known for _, known in control.options]:
-            control.options = _options(sorted([*(known for _, known in control.options), value]), name)
+        elif isinstance(control, widgets.SelectionSlider):
+            self._make_room(control, name, value)
         try:
             control.value = value
         except Exception as error:  # traitlets has an error type for each kind of control
             raise ConfigError.for_field(name, value, "a position of this control") from error
+        if control.value != value:  # a slider takes the nearest
+            allowed = f"{control.min:g} to {control.max:g}" if hasattr(control, "min") else "a position of this control"
+            raise ConfigError.for_field(name, value, allowed)
+
+    def _make_room(self, control: widgets.SelectionSlider, name: str, value: Any) -> None:
+        """A position between those that a slider has."""
+        largest = 1.0 if name == "share" else math.inf
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and 0 <= value <= largest):
+            raise ConfigError.for_field(name, value, "a share from 0 to 1" if name == "share" else "a number from 0 on")
+        known = [one for _, one in control.options]
+        if value not in known:
+            control.options = _options(sorted([*known, value]), name)
 
     def _names_of(self, name: str) -> list[str]:
         if name == "conversation":
@@ -281,18 +326,13 @@ class Explorer:
 
     def _update(self) -> None:
         """Show at once what sums can say, and wish for the rest."""
-        n_calls = len(self.conversation.calls)
-        slider = self._controls["call"]
         with self._together():
-            if self._shown != self._place:  # another conversation: its last call, where most has been summarised
-                self._shown = self._place
-                slider.max = max(n_calls - 1, slider.min)
-                slider.value = slider.max
+            self._follow_conversation()
         for part in (self._prompts, self._numbers, self._prompt):
             part.add_class("wbx-stale")
         self._show(fast=True)
         self._cancel.disabled = False
-        self._worker.wish(Wish(self._place, self.config, self.against, slider.value))
+        self._worker.wish(Wish(self._place, self.config, self.against, self._controls["call"].value))
 
     def _hear(self, news: News) -> None:
         """The thread tells how far it is."""
@@ -302,6 +342,8 @@ class Explorer:
             self._show(fast=False)
         else:
             self._cancel.disabled = True
+            if news.kind != "finished":
+                self._show(fast=False, is_coming=False)
             stopped = "cancelled: move a control to replay"
             words = {"finished": "exact replay", "stopped": stopped, "failed": news.text}[news.kind]
             self._say(words, int(news.kind == "finished"), 1, wrong=news.kind == "failed")
@@ -327,12 +369,12 @@ class Explorer:
             raise WorkbenchError("the replay was cancelled or failed", hint="move a control to replay")
         return found.numbers
 
-    def _show(self, *, fast: bool) -> None:
+    def _show(self, *, fast: bool, is_coming: bool = True) -> None:
         config, against = self.config, self.against
         now, other, sums = self._replayed(config), self._replayed(against), self._sums()
         calls = firing_calls(sums, config)
         n_calls = len(self.conversation.calls)
-        lead = views.headline(now, other, calls, n_calls)
+        lead = views.headline(now, other, calls, n_calls, is_coming=is_coming)
         self._heading.value = views.framed(element("div", lead, class_="lead"), height_px=44)
         self._show_trigger(config, sums, now, planned=calls is not None)
         self._show_words(config, sums, now)

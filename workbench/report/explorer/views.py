@@ -289,12 +289,20 @@ def _swatch(fill: str, *, border: str = "transparent") -> Markup:
 # --- words and numbers ------------------------------------------------------------------------------------
 
 
-def headline(now: Replayed | None, against: Replayed | None, calls: Sequence[int] | None, n_calls: int) -> str:
-    """The finding: how often it fires, and what that does to prompts and money."""
+def headline(
+    now: Replayed | None,
+    against: Replayed | None,
+    calls: Sequence[int] | None,
+    n_calls: int,
+    *,
+    is_coming: bool = True,
+) -> str:
+    """The finding: how often it fires, and what that does to prompts and money; `is_coming`: a replay will tell."""
     if now is None:
         if calls is None:
-            return "Replaying …"
-        return f"The trigger {rhythm(calls, n_calls)}; what that does to the prompts is being replayed"
+            return "Replaying …" if is_coming else "Not replayed, so nothing is known"
+        what = "is being replayed" if is_coming else "isn't known: it wasn't replayed"
+        return f"The trigger {rhythm(calls, n_calls)}; what that does to the prompts {what}"
     found = now.numbers
     if now.config.summarizer is None:
         words = ["No summary is made"]

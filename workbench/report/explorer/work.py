@@ -131,7 +131,10 @@ class Computed:
 
     def sums(self, place: int, config: RunConfig) -> ThresholdSums | None:
         """The sums that might answer for a configuration, None if they aren't there yet."""
-        found: ThresholdSums | None = self._kept.get(("sums", place, sums_key(config)))
+        key = ("sums", place, sums_key(config))
+        found: ThresholdSums | None = self._kept.get(key)
+        with suppress(KeyError):  # they are asked for at every move, so they stay
+            self._kept.move_to_end(key)
         return found
 
     def prompt(self, place: int, config: RunConfig, call: int) -> Call | None:
