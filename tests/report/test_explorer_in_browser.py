@@ -188,7 +188,7 @@ def test_moving_a_slider_opening_a_prompt_and_exporting(address, folder):
         page.locator(".lm-MenuBar-itemLabel", has_text="Settings").click()
         for entry in ("Theme", "JupyterLab Dark"):
             page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
-        page.wait_for_selector("body[data-jp-theme-light=false]")
+        page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
         page.wait_for_selector(".wbx img.on-dark >> visible=true")
         assert page.locator(".wbx img.on-light >> visible=true").count() == 0
         page.locator(".wbx .lead").scroll_into_view_if_needed()
