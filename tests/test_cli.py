@@ -274,6 +274,7 @@ def test_a_file_that_only_looks_like_a_run_is_refused(here: Path, capsys: pytest
     assert "is a SQLite file, not DuckDB" in err
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_leaves_no_finished_run(here: Path) -> None:
     """REL-06 in small: one sentence, exit code 4, nothing half-written is taken for a finished run."""
     script = (
@@ -399,6 +400,7 @@ def test_compare_prints_differences_and_the_prompts_where_they_are_largest(
     assert {row["interval"] for row in found["differences"]} == {None}
 
 
+@pytest.mark.slow
 def test_replay_and_compare_say_what_was_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-RET-02, WB-RET-04, WB-RET-05: facts, checks of the summaries, and probes beside the recordings."""
     probe = {"id": "p1", "conversation": "c0", "question": "哪个编号？", "answer": "A1000", "source_index": 1}

@@ -73,6 +73,7 @@ def in_readers_folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(python_examples())))
 def test_a_python_example_runs_as_printed(number, in_readers_folder, capsys):
     code = compile(python_examples()[number], f"README.md, example {number + 1}", "exec")

@@ -69,6 +69,7 @@ def test_a_probe_tells_what_became_of_its_answer(runs: tuple[Any, Recordings]) -
     assert "“whole”: the requests answer 1 of 1 probe." in kept_text([kept(runs, "whole", probes=[PROBE])])
 
 
+@pytest.mark.slow
 def test_a_forbidden_string_is_a_fault_of_each_summary_that_holds_it(runs: tuple[Any, Recordings]) -> None:
     """WB-RET-04."""
     written = [row for row in runs[0]["short"].rows("summaries") if row["status"] == "written"]
@@ -80,6 +81,7 @@ def test_a_forbidden_string_is_a_fault_of_each_summary_that_holds_it(runs: tuple
     assert f"{holding} with a forbidden string" in " ".join(kept_text([kept(runs, "short", forbidden=[word])]).split())
 
 
+@pytest.mark.slow
 def test_without_recordings_summaries_are_not_checked_and_nothing_is_made_up(runs: tuple[Any, Recordings]) -> None:
     found = kept_by(runs[0]["short"], probes=[PROBE])
     assert (found.summaries, found.probes) == (None, ())
@@ -87,6 +89,7 @@ def test_without_recordings_summaries_are_not_checked_and_nothing_is_made_up(run
     assert found.as_dict()["summaries"] is None
 
 
+@pytest.mark.slow
 def test_too_few_facts_are_counts_with_the_reason(runs: tuple[Any, Recordings]) -> None:
     """WB-RET-01b: never a percentage."""
     found = kept(runs, "short")
@@ -99,12 +102,14 @@ def test_too_few_facts_are_counts_with_the_reason(runs: tuple[Any, Recordings]) 
     assert "DD-20260301-77" in text
 
 
+@pytest.mark.slow
 def test_a_run_without_summaries_has_none_to_check(runs: tuple[Any, Recordings]) -> None:
     found = kept(runs, "whole")
     assert found.summaries is not None
     assert (found.summaries.summaries, found.summaries.invented_rate, found.survival) == (0, None, ())
 
 
+@pytest.mark.slow
 def test_the_report_shows_how_facts_survive_summaries(runs: tuple[Any, Recordings]) -> None:
     """WB-RET-05: counts, and a dash for a share of too few."""
     section = facts_section(dict(runs[0]), overview(runs[0])) or ""

@@ -130,6 +130,7 @@ def test_forbidden_strings_are_found_whatever_their_case(check):
     assert check("客户的 API_KEY 是", forbidden=["api_key", "密码"]).forbidden == ("api_key",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["ja-support", "ko-support", "zh-service", "en-research"])
 def test_the_extractive_source_passes(folder: str):
     """WB-RET-04, WB-RPL-07a: it invents nothing and keeps its limit and language."""

@@ -50,6 +50,7 @@ def test_verdicts_have_reasons_and_hold_no_text_of_a_recording() -> None:
     assert not all(row["right"] for row in JUDGED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recording", RECORDINGS)
 def test_each_judged_fact_is_still_found_where_it_was_judged(recording: str, shared_path: Path) -> None:
     """WB-RET-01a: a rule that finds other facts needs another judgement, so this must not pass by itself."""

@@ -90,6 +90,7 @@ def test_what_it_was_compared_with_stands_in_the_record(runs: RunSet, tuned: Run
     assert "| `trigger` | `{ token = 150 }` | `none` |" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["run", "runs", "comparison"])
 def test_evidence_is_a_run_runs_or_a_comparison(runs: RunSet, tuned: RunConfig, tmp_path: Path, kind: str) -> None:
     """WB-EXP-02."""
@@ -141,6 +142,7 @@ def write(path: Path, *conversations: dict[str, Any]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_where_summaries_and_prices_of_a_replay_are_from_does_not_matter(
     runs: RunSet, tuned: RunConfig, tmp_path: Path
 ) -> None:
@@ -162,6 +164,7 @@ def test_the_date_is_the_clocks_unless_it_is_given(tuned: RunConfig, tmp_path: P
         wb.export(tuned, tmp_path, to="toml", date="soon")
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes(runs: RunSet, tuned: RunConfig, tmp_path: Path) -> None:
     """WB-EXP-02."""
     first, second = (
@@ -174,6 +177,7 @@ def test_the_same_input_gives_the_same_bytes(runs: RunSet, tuned: RunConfig, tmp
 # --- loading back -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_toml_and_json_load_back_equal_with_their_evidence(runs: RunSet, tuned: RunConfig, tmp_path: Path) -> None:
     """WB-EXP-01."""
     made = wb.export(tuned, tmp_path, to=["toml", "json"], evidence=runs)
@@ -209,6 +213,7 @@ def test_hostile_text_is_text_in_the_record(made: RunConfig) -> None:
     assert set(rows) <= {0, 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -243,6 +248,7 @@ def as_html(text: str) -> str:
 # --- refusals -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_trigger_that_never_fires_needs_a_word(runs: RunSet, tmp_path: Path) -> None:
     """BUG-05: and nothing is written before that; the files say what was allowed."""
     never = runs["never"].config

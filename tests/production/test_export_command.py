@@ -37,6 +37,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_recording_becomes_an_exported_service(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-API-04, WB-EXP-01: the command is the same function; the file it writes runs."""
     capsys.readouterr()
@@ -72,6 +73,7 @@ def test_json_has_the_files_and_what_they_state(here: Path, capsys: pytest.Captu
     assert found["export"]["evidence"]["run_id"] == wb.load_runs(names=["tuned"])["tuned"].run_id
 
 
+@pytest.mark.slow
 def test_a_trigger_that_never_fires_needs_the_option(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """BUG-05: one line and exit code 2."""
     assert main(["export", "never.toml", "--run", "never"]) == 2
@@ -81,12 +83,14 @@ def test_a_trigger_that_never_fires_needs_the_option(here: Path, capsys: pytest.
     assert Path("production/never.toml").exists()
 
 
+@pytest.mark.slow
 def test_without_a_run_the_command_says_what_is_missing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-EXP-02."""
     assert main(["export", "tuned.toml"]) == 0
     assert "name the run that it was tuned in with --run" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_of_another_configuration_is_no_evidence(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-EXP-02."""
     assert main(["export", "tuned.toml", "--run", "never"]) == 2

@@ -204,6 +204,7 @@ def exported_json(runs: Any, tuned: RunConfig, tmp_path_factory: pytest.TempPath
     return wb.export(tuned, folder, to="json", evidence=runs["tuned"]).paths["json"].read_text("utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "value"),
     [

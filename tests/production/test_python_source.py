@@ -111,6 +111,7 @@ def behaviour(path: Path, environment: dict[str, str], folder: Path) -> dict[str
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if n else ()) for n, name in enumerate(BEHAVIOURS)]
 )
@@ -174,6 +175,7 @@ def test_models_that_the_configuration_names_have_functions() -> None:
     assert names["build_model"]("any").context_window == 9
 
 
+@pytest.mark.slow
 @given(configs)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_any_configuration_becomes_a_module_that_builds_it(made: RunConfig) -> None:

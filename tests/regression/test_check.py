@@ -219,6 +219,7 @@ def test_a_baseline_that_cannot_be_written_stays_as_it_was(mine: SuiteFolder, mo
     assert [path.name for path in mine.folder.iterdir() if path.name.endswith(".part")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

@@ -97,6 +97,7 @@ def test_an_append_only_history_reuses_its_whole_prefix(recorded: Callable[..., 
     assert tuple(facts) == FACT_NAMES
 
 
+@pytest.mark.slow
 def test_the_same_replay_gives_the_same_trace_in_any_number_of_processes(
     recorded: Callable[..., Recordings], tmp_path: Path
 ) -> None:
@@ -209,6 +210,7 @@ module.replay(load_recordings(sys.argv[1]), summarising(), runs=sys.argv[2], pro
 """
 
 
+@pytest.mark.slow
 def test_a_killed_replay_resumes_and_ends_with_the_same_trace(
     recorded: Callable[..., Recordings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

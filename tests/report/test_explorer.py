@@ -77,6 +77,7 @@ def test_a_trigger_tree_without_controls_is_kept_until_one_is_chosen():
     assert choices_of(base).combine == KEPT
 
 
+@pytest.mark.slow
 def test_each_control_changes_its_own_option(explorer):
     """WB-UI-03."""
     explorer.set(
@@ -95,6 +96,7 @@ def test_each_control_changes_its_own_option(explorer):
     assert explorer.config.trigger is None
 
 
+@pytest.mark.slow
 def test_an_unknown_control_or_position_is_told_with_the_nearest_name(explorer):
     with pytest.raises(ConfigError) as told:
         explorer.set(tokens=5)
@@ -105,6 +107,7 @@ def test_an_unknown_control_or_position_is_told_with_the_nearest_name(explorer):
         explorer.set(conversation="nobody")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -127,10 +130,12 @@ def test_a_position_that_is_none_is_refused_and_nothing_moves(explorer, name, va
     assert explorer.conversation.id != "short"
 
 
+@pytest.mark.slow
 def test_a_call_of_another_conversation_is_the_call_that_was_asked_for(explorer):
     assert "call 2" in explorer.set(call=2, conversation="short", view="whole").shown["prompt"]
 
 
+@pytest.mark.slow
 def test_a_start_between_the_steps_of_a_slider_stays_as_it_is(conversations, tmp_path):
     start = summarising(counter={"runes_per_token": 1.23456})
     assert Explorer(conversations, start, folder=tmp_path).config.counter == start.counter
@@ -159,6 +164,7 @@ def test_numbers_are_those_of_an_exact_replay(explorer, conversations):
     assert explorer.numbers_against["peak_prompt_tokens"] > found["peak_prompt_tokens"]
 
 
+@pytest.mark.slow
 def test_both_views_of_how_full_are_shown_apart(explorer):
     """WB-RPL-19, WB-TUNE-05: the trigger's own value at once from sums, the request's size from the replay."""
     assert "at once, from sums" in explorer.shown["trigger title"]
@@ -170,6 +176,7 @@ def test_both_views_of_how_full_are_shown_apart(explorer):
     assert all(explorer.shown[part] != before[part] for part in ("heading", "trigger", "prompts", "numbers"))
 
 
+@pytest.mark.slow
 def test_what_only_a_replay_can_say_is_called_that(explorer):
     """WB-TUNE-05."""
     explorer.set(skip_recent=3)
@@ -178,6 +185,7 @@ def test_what_only_a_replay_can_say_is_called_that(explorer):
     assert explorer.numbers["firings"] > 0
 
 
+@pytest.mark.slow
 def test_the_value_of_a_control_is_told_in_words(explorer):
     found = explorer.set(token=300).numbers
     said = rhythm(found["fired_calls"], found["calls"])
@@ -185,6 +193,7 @@ def test_the_value_of_a_control_is_told_in_words(explorer):
     assert "off" in explorer.shown["words of event"]
 
 
+@pytest.mark.slow
 def test_the_prompt_of_a_call_is_compared_with_the_other_configuration(explorer):
     """WB-UI-03, WB-RPL-12."""
     explorer.set(call=20)
@@ -196,6 +205,7 @@ def test_the_prompt_of_a_call_is_compared_with_the_other_configuration(explorer)
     assert "send the same request" in explorer.shown["prompt"]
 
 
+@pytest.mark.slow
 def test_another_conversation_starts_at_its_last_call(explorer):
     explorer.set(conversation="short")
     assert explorer.numbers["calls"] == 8
@@ -210,6 +220,7 @@ def test_recordings_without_a_call_are_refused(tmp_path):
 # --- hostile text ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_hostile_text_is_shown_as_text(tmp_path):
     """WB-UI-04, SEC-07: in names of conversations, configurations, authors, and in every message."""
     evil = "<img src=x onerror=alert(1)>"
@@ -228,6 +239,7 @@ def test_hostile_text_is_shown_as_text(tmp_path):
 # --- background ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_notebook_goes_on_while_a_thread_replays(conversations, tmp_path):
     """WB-RPL-10: with a running event loop nothing blocks it, and what comes out is the same."""
 
@@ -248,6 +260,7 @@ def test_a_notebook_goes_on_while_a_thread_replays(conversations, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_new_wish_stops_the_old_one_and_cancel_stops_all(conversations):
     """WB-RPL-10."""
     computed = Computed(conversations)
@@ -285,6 +298,7 @@ def test_a_new_wish_stops_the_old_one_and_cancel_stops_all(conversations):
     assert kinds.count("finished") == 1
 
 
+@pytest.mark.slow
 def test_a_failure_in_the_thread_is_shown(conversations, tmp_path):
     config = summarising("lost", summaries={"source": "cassette", "cassette": str(tmp_path / "none.jsonl")})
     explorer = Explorer(conversations, config, folder=tmp_path)
@@ -298,6 +312,7 @@ def test_a_failure_in_the_thread_is_shown(conversations, tmp_path):
 # --- export ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_exported_configuration_loads_and_is_what_was_shown(explorer, tmp_path):
     """WB-UI-03."""
     explorer.set(token=900, mode="user", runes_per_token=1.5)
@@ -308,6 +323,7 @@ def test_an_exported_configuration_loads_and_is_what_was_shown(explorer, tmp_pat
     assert loaded.config_hash == explorer.config.config_hash
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "../up", "a/b", "/tmp/x", ".hidden", "a\\b", "x\0y"])
 def test_an_export_never_leaves_its_folder(explorer, tmp_path, name):
     """SEC-05."""
@@ -316,6 +332,7 @@ def test_an_export_never_leaves_its_folder(explorer, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_export_replaces_no_file(explorer):
     explorer.export("once")
     with pytest.raises(ConfigError, match="there already"):

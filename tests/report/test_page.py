@@ -206,6 +206,7 @@ def test_causes_of_breaks_are_summed_per_configuration(runs, structure):
     assert number(lost) in row
 
 
+@pytest.mark.slow
 def test_each_conversation_links_to_its_calls(runs, structure):
     targets = [value.removeprefix("#") for value in structure.values("href")]
     assert len(targets) == 3
@@ -320,6 +321,7 @@ def test_figures_are_there_in_light_and_dark_and_name_nothing_outside(document, 
         assert "<text" not in svg, "text is outlines, so no face is needed"
 
 
+@pytest.mark.slow
 def test_equal_runs_give_equal_pages():
     """WB-RPL-09."""
     first, second = (html_document({"today": fake_run("today", {"客服-01": 6})}) for _ in range(2))

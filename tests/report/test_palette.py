@@ -37,6 +37,7 @@ def test_text_can_be_read_on_the_page_and_in_areas(theme):
     assert all(contrast(words_on(area, theme), getattr(theme, area)) > 4 for area in AREAS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "draw",
     [

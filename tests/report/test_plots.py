@@ -597,14 +597,17 @@ every_figure = pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
 every_case = pytest.mark.parametrize("runs", CASES.values(), ids=[name.replace(" ", "-") for name in CASES])
 
 
-@every_figure
-@pytest.mark.parametrize(
+one_case_and_more = pytest.mark.parametrize(
     "runs",
     [
         pytest.param(runs, id=name.replace(" ", "-"), marks=() if name == "hostile names" else (pytest.mark.slow,))
         for name, runs in CASES.items()
     ],
 )
+
+
+@every_figure
+@one_case_and_more
 def test_no_text_is_clipped_or_written_over_another(draw, runs):
     """WB-UI-02."""
     figure = once(draw, runs)
@@ -661,7 +664,7 @@ def test_a_notebook_shows_the_figure_without_pyplot(draw):
 
 
 @every_figure
-@every_case
+@one_case_and_more
 def test_the_title_is_the_finding_and_never_empty(draw, runs):
     """WB-UI-02."""
     figure = once(draw, runs)

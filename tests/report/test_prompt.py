@@ -59,6 +59,7 @@ def test_one_call_shows_parts_reasons_and_every_message(runs: RunSet) -> None:
     assert all(display_width(line) <= LINE_WIDTH for line in lines)
 
 
+@pytest.mark.slow
 def test_another_configuration_is_a_diff_with_equal_stretches_folded(runs: RunSet) -> None:
     """WB-RPL-12: what both send is one line, the rest stands below each other."""
     names = list(runs)
