@@ -163,6 +163,7 @@ def test_moving_a_slider_opening_a_prompt_and_exporting(address, folder):
         assert figure.nth(0).get_attribute("src") != pictures[0]
         after = {label: row(page, label) for label in before}
         assert all(after[label] != before[label] for label in before), after
+        assert not any("—" in text for text in after.values()), after
         assert (page.locator(".wbx .lead").bounding_box(), page.locator(".wbx table").first.bounding_box()) == place
 
         prompt = page.locator(".wbx.prompt")

@@ -594,7 +594,6 @@ FIGURES = {
     "coverage": last_coverage,
 }
 every_figure = pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
-every_case = pytest.mark.parametrize("runs", CASES.values(), ids=[name.replace(" ", "-") for name in CASES])
 
 
 one_case_and_more = pytest.mark.parametrize(

@@ -112,7 +112,7 @@ class Explorer:
         self._heading = _html(height=46)
         self._trigger_title, self._trigger = _html(height=20), _html(height=views.TRIGGER_PX + 4)
         self._prompts = _html(height=views.PROMPT_PX + 4)
-        self._key = _html(height=40)
+        self._key = _html(height=58)
         self._numbers, self._source = _html(height=212), _html(height=38)
         self._prompt = widgets.HTML(layout=_layout(height=f"{_PROMPT_AREA_PX}px", overflow="auto"))
         self._bar = widgets.IntProgress(min=0, max=1, value=0, layout=_layout(width="130px", height="18px"))
@@ -330,8 +330,9 @@ class Explorer:
             self._follow_conversation()
         for part in (self._prompts, self._numbers, self._prompt):
             part.add_class("wbx-stale")
-        self._show(fast=True)
+        self._show()
         self._cancel.disabled = False
+        self._say("replaying …", 0, 1)
         self._worker.wish(Wish(self._place, self.config, self.against, self._controls["call"].value))
 
     def _hear(self, news: News) -> None:
@@ -339,11 +340,11 @@ class Explorer:
         if news.kind == "progress":
             self._say(news.text, news.done, news.total)
         elif news.kind == "done":
-            self._show(fast=False)
+            self._show()
         else:
             self._cancel.disabled = True
             if news.kind != "finished":
-                self._show(fast=False, is_coming=False)
+                self._show(is_coming=False)
             stopped = "cancelled: move a control to replay"
             words = {"finished": "exact replay", "stopped": stopped, "failed": news.text}[news.kind]
             self._say(words, int(news.kind == "finished"), 1, wrong=news.kind == "failed")
@@ -369,7 +370,7 @@ class Explorer:
             raise WorkbenchError("the replay was cancelled or failed", hint="move a control to replay")
         return found.numbers
 
-    def _show(self, *, fast: bool, is_coming: bool = True) -> None:
+    def _show(self, *, is_coming: bool = True) -> None:
         config, against = self.config, self.against
         now, other, sums = self._replayed(config), self._replayed(against), self._sums()
         calls = firing_calls(sums, config)
@@ -378,8 +379,8 @@ class Explorer:
         self._heading.value = views.framed(element("div", lead, class_="lead"), height_px=44)
         self._show_trigger(config, sums, now, planned=calls is not None)
         self._show_words(config, sums, now)
-        if fast and now is None:
-            return
+        if is_coming and (now is None or other is None):
+            return  # what stands there stays, pale, until the replay is there
         call = min(self._controls["call"].value, max(n_calls - 1, 0))
         figure = views.prompt_figure(now, other, call)
         self._prompts.value = views.framed(figure)
@@ -389,9 +390,8 @@ class Explorer:
         self._source.value = views.framed(
             element("span", views.source_words(now, self.conversation.id, n_calls), class_="muted")
         )
-        if now is not None and other is not None:
-            self._prompts.remove_class("wbx-stale")
-            self._numbers.remove_class("wbx-stale")
+        self._prompts.remove_class("wbx-stale")
+        self._numbers.remove_class("wbx-stale")
         self._show_prompt(config, against, call)
 
     def _show_trigger(
@@ -676,7 +676,7 @@ def _counter_words(choices: Choices, found: dict[str, Any] | None) -> str:
     }[choices.counter]
     if found is None or found["estimate_share"] is None:
         return how
-    return f"{how}; sees {percent(found['estimate_share'])} of the bill"
+    return f"{how}; {percent(found['estimate_share'])} of billed"
 
 
 def _injection_words(choices: Choices) -> str:
