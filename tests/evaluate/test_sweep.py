@@ -233,6 +233,15 @@ def test_a_sweep_with_prices_chooses_by_money(chats: Recordings, tmp_path: Path)
     assert "$" in sweep_text(found)
 
 
+def test_a_grid_of_thresholds_needs_no_configuration_with_summaries(chats: Recordings) -> None:
+    """WB-TUNE-02: as in the command's own example; that summaries are switched on is said."""
+    plan = plan_sweep(chats, RunConfig(billing=EXACT), {"trigger.token": [300, 900]})
+    made = [one for one in plan.configs if one.trigger is not None]
+    assert [one.trigger.token for one in made if one.trigger is not None] == [300, 900]
+    assert all(one.summarizer is not None and one.agent.add_session_summary for one in made)
+    assert [choice.option for choice in plan.choices] == ["summarizer", "agent.add_session_summary"]
+
+
 def test_a_plan_says_runs_calls_and_time_before_anything_is_stored(chats: Recordings, tmp_path: Path) -> None:
     """WB-TUNE-02: prints runs, calls, expected time."""
     plan = plan_sweep(chats, BASE, GRID)

@@ -181,6 +181,12 @@ def plan_sweep(
     if grid is None:
         proposal = propose(recordings, base)
         start, grid, choices = proposal.base, proposal.grid, proposal.choices
+    elif base.summarizer is None and any(option.split(".")[0] == "trigger" for option in grid):
+        start = base.replace(summarizer={}, agent={"add_session_summary": True})
+        choices = (
+            Choice("summarizer", ("on",), "the grid sets a trigger, which is of no use without it"),
+            Choice("agent.add_session_summary", (True,), "a summary that isn't sent saves nothing"),
+        )
     baseline = without_shortening(base)
     found = {config.config_hash: config for config in configurations(start, grid, max_runs=max_runs)}
     named = {baseline.config_hash: baseline}

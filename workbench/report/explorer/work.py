@@ -188,6 +188,8 @@ class Computed:
         )
 
     def make_glyphs(self, place: int, tell: Progress) -> None:
+        if ("glyphs", place) in self._kept:
+            return
         tell("cutting a font for the characters of the conversation", 0, 0)
         conversation = self.conversations[place]
         said = "".join(message_text(message) for message in conversation.messages)
