@@ -55,8 +55,9 @@ def _weights() -> Path | None:
     return next(Path(next(iter(spec.submodule_search_locations))).glob("*.gguf"), None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[str]:
+    """A server of each test's own: what one has asked stays in the cache that the next one measures."""
     weights = _weights()
     if weights is None:
         pytest.skip(f"the small local model isn't installed: {INSTALL}")
