@@ -214,7 +214,7 @@ def test_a_baseline_that_cannot_be_written_stays_as_it_was(mine: SuiteFolder, mo
     monkeypatch.setattr(os, "fsync", full)
     mine.write(EXPECTATIONS, head=HEAD, config=CONFIG.replace("token = 300", "token = 600"))
     with pytest.raises(ConfigError, match=r"can't be written: No space left on device"):
-        mine.check(accept=True)
+        mine.accepted()
     assert baseline.read_bytes() == old
     assert [path.name for path in mine.folder.iterdir() if path.name.endswith(".part")] == []
 
@@ -484,3 +484,15 @@ def test_conversations_that_need_no_summary_need_no_cassette(mine: SuiteFolder) 
     mine.write("[limits]\nsummaries = { max = 0 }\n")
     assert mine.check(record=True).passed
     assert mine.check().passed
+
+
+@pytest.mark.parametrize("name", ["tuned.toml", "own.jsonl"])
+def test_accepting_writes_over_no_file_that_is_no_baseline(mine: SuiteFolder, name: str) -> None:
+    """WB-REG-02: a suite that names its own configuration or a recording as baseline."""
+    victim = mine.path.parent / name
+    victim.write_text("[counter]\nrunes_per_token = 2.0\n" if name.endswith("toml") else "{}\n", encoding="utf-8")
+    before = victim.read_bytes()
+    mine.path.write_text(f'baseline = "{name}"\n' + mine.path.read_text("utf-8"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="not a baseline"):
+        mine.accepted()
+    assert victim.read_bytes() == before

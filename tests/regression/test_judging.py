@@ -10,6 +10,7 @@ import pytest
 
 from tests.regression.conftest import HEAD, SuiteFolder
 from workbench.errors import ModelError
+from workbench.evaluate.retention import wilson
 from workbench.model.cassette import Cassette
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
 from workbench.model.types import Request
@@ -35,7 +36,7 @@ def noisy(share: float, seed: int) -> ScriptedModel:
     return ScriptedModel(lambda request: "yes" if dice.random() < share else "No.", name="judge-1")
 
 
-def judged(mine: SuiteFolder, judge: ScriptedModel | None, replicates: int = 12) -> tuple[str, str]:
+def judged(mine: SuiteFolder, judge: ScriptedModel | None, replicates: int = 21) -> tuple[str, str]:
     mine.write(JUDGE.replace("{replicates}", str(replicates)), head=HEAD)
     (finding,) = mine.check(judge=judge).findings
     return finding.verdict, finding.detail
@@ -61,7 +62,7 @@ def test_a_good_judgement_passes_and_a_bad_one_fails_where_it_is_worst(mine: Sui
         "judges.faithful",
         0.8,
     )
-    assert failure.value == pytest.approx(4 / 7)
+    assert failure.value == pytest.approx(1 / 2)
     assert "summary 4 got 0 of 12" in failure.detail
 
 
@@ -69,11 +70,11 @@ def test_judgements_are_kept_by_content_each_replicate_for_itself(mine: SuiteFol
     """WB-REG-06: unchanged summaries are never judged twice."""
     judge = noisy(0.9, 3)
     first = judged(mine, judge)
-    assert len(judge.requests) == 48  # the first summaries of both conversations are the same question
-    assert len(Cassette(mine.folder / "judgements.jsonl")) == 48
+    assert len(judge.requests) == 84  # the first summaries of both conversations are the same question
+    assert len(Cassette(mine.folder / "judgements.jsonl")) == 84
     assert judged(mine, judge) == first
     assert judged(mine, None) == first
-    assert len(judge.requests) == 48
+    assert len(judge.requests) == 84
 
 
 def test_without_recorded_judgements_nothing_is_decided_and_nobody_asked(mine: SuiteFolder) -> None:
@@ -87,7 +88,7 @@ def test_without_recorded_judgements_nothing_is_decided_and_nobody_asked(mine: S
 def test_too_few_judgements_are_no_share(mine: SuiteFolder) -> None:
     """WB-REG-06."""
     verdict, detail = judged(mine, noisy(1.0, 1), replicates=2)
-    assert (verdict, detail) == (UNDECIDED, "judgements: 14 found, at least 30 needed: raise replicates")
+    assert (verdict, detail) == (UNDECIDED, "judgements: 8 found, at least 30 needed: raise replicates")
 
 
 def test_what_is_neither_yes_nor_no_may_mean_either(mine: SuiteFolder) -> None:
@@ -130,6 +131,21 @@ def test_a_clear_quality_gets_a_clear_verdict() -> None:
     assert Counter(verdict_of(0.97, 0.8, seed) for seed in range(100))[PASS] > 95
     assert Counter(verdict_of(0.5, 0.8, seed) for seed in range(100))[FAIL] > 95
     assert Counter(verdict_of(0.8, 0.8, seed) for seed in range(100))[UNDECIDED] > 95
+
+
+@pytest.mark.parametrize("n", [30, 33, 48, 500, 2999])
+def test_all_or_none_is_the_end_of_the_scale(n: int) -> None:
+    assert wilson(1.0, n, z=3.89)[1] == 1.0
+    assert wilson(0.0, n, z=3.89)[0] == 0.0
+
+
+def test_equal_summaries_are_one_judgement(mine: SuiteFolder) -> None:
+    """WB-REG-06: three answers copied to forty summaries are still three."""
+    judge = ScriptedModel(["yes"], name="judge-1")
+    judged(mine, judge)
+    texts = [request.messages[0].content for request in judge.requests]
+    assert len(texts) == 84
+    assert len(set(texts)) * 21 == 84
 
 
 @pytest.mark.slow

@@ -239,7 +239,8 @@ def wilson(share: float, n: float, *, z: float = _Z) -> tuple[float, float]:
     square = z * z
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = z * math.sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    # All or none is the end of the scale itself; worked out it may miss it by the last digit.
+    return 0.0 if share <= 0 else max(middle - half, 0.0), 1.0 if share >= 1 else min(middle + half, 1.0)
 
 
 # --- survival -------------------------------------------------------------------------------------------

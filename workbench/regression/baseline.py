@@ -22,6 +22,9 @@ from workbench.report.whole_file import write_whole
 from workbench.settings import Settings
 
 BASELINE_VERSION: Final = 1
+BASELINE_SUFFIX: Final = ".baseline.toml"
+NOT_A_BASELINE: Final = "baseline file"
+"""Field of the error for a file that is something else."""
 _SHOWN: Final = 3
 Numbers = Annotated[tuple[int, ...], Field(strict=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
@@ -105,16 +108,24 @@ def load_baseline(suite: Suite) -> Baseline | None:
     path = suite.baseline
     if not path.exists():
         return None
-    values = table_of_file(path)
+    try:
+        values = table_of_file(path)
+    except ConfigError as error:
+        raise _no_baseline(path, suite) from error
     version = values.get("baseline")
+    if version is None:
+        raise _no_baseline(path, suite)
     if isinstance(version, bool) or version != BASELINE_VERSION:
-        what = (
-            "not a baseline"
-            if version is None
-            else f"baseline version {version!r}; this program reads {BASELINE_VERSION}"
-        )
+        what = f"baseline version {version!r}; this program reads {BASELINE_VERSION}"
         raise ConfigError(f"{path}: {what}", field="baseline", value=version, hint=accept_hint(suite))
     return Baseline.parse(values, where=str(path))
+
+
+def _no_baseline(path: Path, suite: Suite) -> ConfigError:
+    hint = accept_hint(suite)
+    if not path.name.endswith(BASELINE_SUFFIX):
+        hint = f"name another file as `baseline` in {suite.path.name}; this one isn't written over"
+    return ConfigError(f"{path}: not a baseline", field=NOT_A_BASELINE, value=str(path), hint=hint)
 
 
 def check_comparable(accepted: Baseline, now: Baseline, suite: Suite) -> None:

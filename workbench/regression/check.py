@@ -15,6 +15,8 @@ from typing import Any
 from workbench.errors import ConfigError
 from workbench.model.client import Model
 from workbench.regression.baseline import (
+    BASELINE_SUFFIX,
+    NOT_A_BASELINE,
     Baseline,
     accept_hint,
     baseline_of,
@@ -172,8 +174,9 @@ def _accepted(suite: Suite, now: Baseline, *, accepting: bool) -> Baseline | Non
     """The baseline to compare with; whoever accepts anew needs none that fits."""
     try:
         accepted = load_baseline(suite)
-    except ConfigError:
-        if accepting:
+    except ConfigError as error:
+        # A file that never was a baseline, nor is called one, is somebody's work: it isn't written over.
+        if accepting and (error.field != NOT_A_BASELINE or suite.baseline.name.endswith(BASELINE_SUFFIX)):
             return None
         raise
     if accepted is not None and not accepting:

@@ -204,6 +204,8 @@ def _summary_findings(rules: SummaryRules, replayed: Replayed, checks: dict[str,
 def _not_a_summary(one: SummaryCheckResult) -> tuple[Any, str] | None:
     if one.has_tool_call:
         return False, "it holds a tool call"
+    if one.is_refusal:
+        return False, "it asks for a conversation, or declines to sum up"
     return (False, "it answers the request instead of summing up") if one.answers_the_request else None
 
 

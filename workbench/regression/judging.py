@@ -102,13 +102,20 @@ def judged(suite: Suite, replayed: Replayed, *, judge: Model | None = None, reco
 def judge_summaries(
     replayed: Replayed, rules: JudgeRules, cassette: str | Path, model: Model | None = None
 ) -> list[JudgedSummary]:
-    """What is recorded of each written summary, or what the model says now."""
+    """What is recorded of each written summary, or what the model says now.
+
+    Equal requests have the same answers, so they are one judgement and not several: copied, an answer would weigh more.
+    """
     kept = Cassette(cassette)
-    found = []
+    found, asked = [], set()
     for conversation in replayed.conversations:
         for row in replayed.rows("summaries", conversation.id):
             if row["status"] == "written":
                 request = _request(conversation, row["boundary_event_id"], row["text"], rules.question)
+                text = request.messages[0].content
+                if text in asked:
+                    continue
+                asked.add(text)
                 said = [_judgement(kept, rules.model, number, request, model) for number in range(rules.replicates)]
                 verdicts = [yes_or_no(text) for text in said if text is not None]
                 found.append(

@@ -145,7 +145,7 @@ class JudgeRules(Settings):
     """Name in tables."""
     question: str = Field(min_length=1)
     """Asked of each summary; the judge sees what it covers and the summary."""
-    min_share: float = Field(ge=0, le=1)
+    min_share: float = Field(gt=0, lt=1)
     """Least share of yes; passed or failed only when the interval leaves no doubt."""
     replicates: int = Field(default=3, ge=1, le=100)
     """How often each summary is judged."""
