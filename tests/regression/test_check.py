@@ -214,7 +214,7 @@ def test_a_baseline_that_cannot_be_written_stays_as_it_was(mine: SuiteFolder, mo
     monkeypatch.setattr(os, "fsync", full)
     mine.write(EXPECTATIONS, head=HEAD, config=CONFIG.replace("token = 300", "token = 600"))
     with pytest.raises(ConfigError, match=r"can't be written: No space left on device"):
-        mine.accepted()
+        mine.check(accept=True)
     assert baseline.read_bytes() == old
     assert [path.name for path in mine.folder.iterdir() if path.name.endswith(".part")] == []
 
