@@ -78,7 +78,7 @@ ROOMS = {
     "matplotlib": ("report/",),
     "ipywidgets": ("report/",),
     "IPython": ("report/",),
-    "numpy": ("report/", "evaluate/", "replay/planner.py"),
+    "numpy": ("report/", "evaluate/", "replay/threshold_sums.py"),
     "rich": ("report/", "replay/", "cli/"),
     "redis": ("store/",),
     "psycopg": ("store/",),

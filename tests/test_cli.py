@@ -11,31 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.replay.conftest import chat
+from tests.replay.conftest import TUNED, write_own_recording
 from workbench.cli import main
 from workbench.replay.runs import FACT_NAMES
-
-TUNED = """
-[counter]
-runes_per_token = 1.0
-[billing]
-encoding = "runes:1"
-[summarizer]
-max_summary_words = 40
-[trigger]
-token = 300
-[agent]
-add_session_summary = true
-"""
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a recording and a configuration, to run commands in."""
     monkeypatch.chdir(tmp_path)
-    lines = [json.dumps(chat(6, ident=f"c{i}"), ensure_ascii=False) for i in range(2)]
-    (tmp_path / "own.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "tuned.toml").write_text(TUNED, encoding="utf-8")
+    write_own_recording(tmp_path)
     (tmp_path / "tools.json").write_text('{"name": "look_up"}', encoding="utf-8")
     return tmp_path
 

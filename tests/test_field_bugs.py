@@ -16,7 +16,7 @@ import pytest
 
 from tests.replay.conftest import recorded
 from tests.report.test_plots import steps_of
-from tests.service.helpers import say, service_of, session_with
+from tests.service.helpers import Watch, say, service_of, session_with
 from workbench.config import RunConfig
 from workbench.evaluate.compare import compare
 from workbench.evaluate.cost import cost_of
@@ -33,7 +33,6 @@ from workbench.replay.trace import TABLES
 from workbench.report import tokens_per_call, trigger_value
 from workbench.report.comparison import comparison_text
 from workbench.service.run_sync import run_sync
-from workbench.service.summaries import SummaryAttempt, SummaryCheck
 from workbench.session.types import SessionKey
 from workbench.summary.summarizer import Summarizer
 from workbench.tokens import SimpleTokenCounter
@@ -311,20 +310,6 @@ def test_bug_14_an_oversized_result_is_cut_between_code_points(recorded: Load, r
 
 
 # --- the summary call ----------------------------------------------------------------------------------
-
-
-class Watch:
-    """Notes what a service tells about its summaries."""
-
-    def __init__(self) -> None:
-        self.checks: list[SummaryCheck] = []
-        self.attempts: list[SummaryAttempt] = []
-
-    def on_check(self, check: SummaryCheck) -> None:
-        self.checks.append(check)
-
-    def on_attempt(self, attempt: SummaryAttempt) -> None:
-        self.attempts.append(attempt)
 
 
 def test_bug_17_nothing_left_to_summarise_makes_no_call_and_says_why() -> None:

@@ -13,9 +13,10 @@ from typing import Any
 from workbench.agent.agent import LLMAgent
 from workbench.agent.tools import Tool, ToolExecutor
 from workbench.clock import Clock
-from workbench.config import RunConfig, TriggerNode
+from workbench.config import RunConfig, SummariesSettings, TriggerNode
 from workbench.errors import ConfigError
 from workbench.model.client import Model
+from workbench.model.openai import OpenAIModel
 from workbench.model.types import ToolSpec
 from workbench.script_counter import ScriptTokenCounter
 from workbench.service.service import SessionService
@@ -35,6 +36,18 @@ from workbench.tokens import LineCounter, SimpleTokenCounter, TiktokenCounter, T
 
 # Encoders are heavy and their counts are worth sharing between configurations.
 _encoders: dict[str, TiktokenCounter] = {}
+
+
+def live_summary_model(settings: SummariesSettings) -> OpenAIModel:
+    """The model behind the endpoint that `[summaries]` names, for a replay and for production."""
+    return OpenAIModel(
+        settings.model,
+        base_url=settings.base_url or None,
+        api_key_env=settings.api_key_env,
+        timeout_s=settings.timeout_s,
+        context_window=settings.context_window or 0,
+        stream=False,
+    )
 
 
 def tiktoken_counter(name: str) -> TiktokenCounter:

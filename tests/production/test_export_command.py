@@ -8,30 +8,15 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from tests.replay.conftest import chat
+from tests.replay.conftest import TUNED, write_own_recording
 from workbench.cli import main
-
-TUNED = """
-[counter]
-runes_per_token = 1.0
-[billing]
-encoding = "runes:1"
-[summarizer]
-max_summary_words = 40
-[trigger]
-token = 300
-[agent]
-add_session_summary = true
-"""
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with finished runs of two configurations."""
     monkeypatch.chdir(tmp_path)
-    lines = [json.dumps(chat(6, ident=f"c{i}"), ensure_ascii=False) for i in range(2)]
-    (tmp_path / "own.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "tuned.toml").write_text(TUNED, encoding="utf-8")
+    write_own_recording(tmp_path)
     (tmp_path / "never.toml").write_text(TUNED.replace("300", "300000"), encoding="utf-8")
     assert main(["replay", "own.jsonl", "--config", "tuned.toml", "--config", "never.toml"]) == 0
     return tmp_path

@@ -45,6 +45,10 @@ def as_answer(text: str, request: Request) -> str:
     return f"好的，订单 A1000 我马上为您处理。{text[-20:]}"
 
 
+def as_refusal(text: str, request: Request) -> str:
+    return "A1000：请提供需要总结的对话内容。"
+
+
 def as_tool_call(text: str, request: Request) -> str:
     return '<tool_call>{"name": "query", "arguments": {"n": 1}}</tool_call> A1000'
 
@@ -60,10 +64,11 @@ def too_long(text: str, request: Request) -> str:
         (with_number, "summaries.invented_numbers", 7),
         (in_english, "summaries.keeps_language", 3),
         (as_answer, "summaries.is_summary", 3),
+        (as_refusal, "summaries.is_summary", 3),
         (as_tool_call, "summaries.is_summary", 3),
         (too_long, "summaries.max_words", 3),
     ],
-    ids=["dropped-fact", "invented-number", "wrong-language", "answer", "tool-call", "over-long"],
+    ids=["dropped-fact", "invented-number", "wrong-language", "answer", "refusal", "tool-call", "over-long"],
 )
 def test_a_worse_summary_is_caught_where_it_is(mine: SuiteFolder, change: Any, expectation: str, call: int) -> None:
     """WB-REG-05: the model was changed, and its summaries recorded anew."""

@@ -73,3 +73,24 @@ def summarising(name: str = "summaries", *, token: int = 300, mode: str = "syste
     values.setdefault("trigger", {"token": token})
     values.setdefault("summarizer", {"max_summary_words": 40})
     return config(name=name, agent=agent, **values)
+
+
+TUNED = """
+[counter]
+runes_per_token = 1.0
+[billing]
+encoding = "runes:1"
+[summarizer]
+max_summary_words = 40
+[trigger]
+token = 300
+[agent]
+add_session_summary = true
+"""
+
+
+def write_own_recording(folder: Path) -> None:
+    """A recording of two chats and a configuration, as somebody has them who runs commands."""
+    lines = [json.dumps(chat(6, ident=f"c{i}"), ensure_ascii=False) for i in range(2)]
+    (folder / "own.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "tuned.toml").write_text(TUNED, encoding="utf-8")

@@ -183,6 +183,29 @@ def test_columns_that_no_run_knows_are_left_out():
     assert "facts kept" in [column.title for column in overview(known).columns]
 
 
+def test_what_the_line_above_the_table_says_of_all_is_no_column():
+    titles = [column.title for column in overview(RUNS).columns]
+    assert "calls" not in titles
+    assert f" {next(iter(RUNS.values())).facts['calls']} calls" in overview(RUNS).provenance
+    first, *_ = RUNS
+    fewer = {**RUNS, first: with_facts(RUNS[first], calls=1)}
+    assert "calls" in [column.title for column in overview(fewer).columns]
+
+
+def test_the_rule_says_when_nothing_keeps_enough():
+    """WB-TUNE-02."""
+    recalls = iter((1.0, 0.6, 0.7))
+    known = {
+        name: with_facts(
+            run, needed_fact_recall=next(recalls, 0.5), needed_facts=100, overflow_calls=int(name == "no summary")
+        )
+        for name, run in RUNS.items()
+    }
+    assert "as none keeps so much, the one that keeps most" in overview(known).rule
+    enough = {name: with_facts(run, needed_fact_recall=1.0, needed_facts=100) for name, run in RUNS.items()}
+    assert "as none keeps so much" not in overview(enough).rule
+
+
 def test_a_sentence_says_what_a_configuration_did():
     run, baseline = RUNS["today"], RUNS["no summary"]
     words = sentence(run, baseline)

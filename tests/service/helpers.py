@@ -9,6 +9,7 @@ from workbench.model.scripted import ScriptedModel
 from workbench.model.types import Message, ToolCall, response_of
 from workbench.service.service import SessionService
 from workbench.service.settings import ServiceSettings
+from workbench.service.summaries import SummaryAttempt, SummaryCheck
 from workbench.session.types import Event, Session
 from workbench.store.memory import InMemoryStore
 from workbench.summary.summarizer import Summarizer
@@ -70,3 +71,17 @@ async def session_with(service: SessionService, *events: Event, session_id: str 
 
 def summary_model(*answers: Any, **kwargs: Any) -> ScriptedModel:
     return ScriptedModel(answers, **kwargs)
+
+
+class Watch:
+    """Notes what a service tells about its summaries."""
+
+    def __init__(self) -> None:
+        self.checks: list[SummaryCheck] = []
+        self.attempts: list[SummaryAttempt] = []
+
+    def on_check(self, check: SummaryCheck) -> None:
+        self.checks.append(check)
+
+    def on_attempt(self, attempt: SummaryAttempt) -> None:
+        self.attempts.append(attempt)

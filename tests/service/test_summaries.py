@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.service.helpers import SECOND, START_NS, say, service_of, session_with, summary_model
+from tests.service.helpers import SECOND, START_NS, Watch, say, service_of, session_with, summary_model
 from workbench.call import EMPTY_CONTEXT, CallContext
 from workbench.clock import FixedClock
 from workbench.errors import SessionError, SessionNotFoundError, SummaryError
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
 from workbench.model.types import Message, Request
 from workbench.service.run_sync import run_sync
-from workbench.service.summaries import SummaryAttempt, SummaryCheck, observe_request_gap
+from workbench.service.summaries import observe_request_gap
 from workbench.session.types import Session, SessionKey, Summary, SummaryBoundary
 from workbench.summary.context import (
     RequestStart,
@@ -48,18 +48,6 @@ class Blocking:
         await self.go.wait()
         async for response in ScriptedModel([f"summary {self.calls}"]).generate(ctx, request):
             yield response
-
-
-class Watch:
-    def __init__(self) -> None:
-        self.checks: list[SummaryCheck] = []
-        self.attempts: list[SummaryAttempt] = []
-
-    def on_check(self, check: SummaryCheck) -> None:
-        self.checks.append(check)
-
-    def on_attempt(self, attempt: SummaryAttempt) -> None:
-        self.attempts.append(attempt)
 
 
 def test_without_a_summarizer_both_calls_do_nothing_and_check_nothing() -> None:

@@ -10,13 +10,25 @@ Implements the mapping tables of summary.md section 20 and assembly.md section 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
 from workbench.config import RunConfig, TriggerNode
 from workbench.errors import ConfigError, nearest_name
-from workbench.production.python_source import checked_seconds
-from workbench.production.stamp import Stamp, one_line
+from workbench.production.go_spelling import (
+    call_of,
+    comment_of,
+    duration_of,
+    float_of,
+    function_of,
+    list_of,
+    long_string_of,
+    said,
+    skip_of,
+    string_of,
+    strings_of,
+    struct_of,
+)
+from workbench.production.stamp import Stamp
 from workbench.profiles import TRPC_AGENT_GO_2026_08
 from workbench.summary.checkers import ContextThreshold
 
@@ -51,16 +63,6 @@ _BUDGETS = {
     "safety_margin_ratio": "SafetyMarginRatio",
     "max_input_tokens_ratio": "MaxInputTokensRatio",
 }
-_UNITS = (
-    ("time.Hour", 3_600_000_000),
-    ("time.Minute", 60_000_000),
-    ("time.Second", 1_000_000),
-    ("time.Millisecond", 1000),
-    ("time.Microsecond", 1),
-)
-"""In microseconds."""
-
-_ESCAPES = {"\n": "\\n", "\t": "\\t"}
 _MODEL_OF = {"o200k_base": "gpt-4o", "cl100k_base": "gpt-4", "p50k_base": "text-davinci-003", "r50k_base": "davinci"}
 """A model of each encoding: the reference asks for models, and takes cl100k_base for a name that it doesn't know."""
 
@@ -90,8 +92,8 @@ def go_text(config: RunConfig, stamp: Stamp, *, backend: str = "inmemory") -> st
         raise ConfigError.for_field("backend", backend, ", ".join(BACKENDS), hint=nearest_name(backend, BACKENDS))
     file = _File(config, backend)
     functions = list(file.functions())
-    parts = [_comment(stamp.lines()), "package production", file.imports(), *file.constants, *functions]
-    return "\n\n".join([*parts, _comment(file.left_out())]) + "\n"
+    parts = [comment_of(stamp.lines()), "package production", file.imports(), *file.constants, *functions]
+    return "\n\n".join([*parts, comment_of(file.left_out())]) + "\n"
 
 
 class _File:
@@ -141,7 +143,7 @@ class _File:
         lines = ["Options of the configuration that aren't in this file:"]
         for path, value in self._left.items():
             reason = self._reason(path)
-            lines.append(f"- {path} = {_said(value)} ({reason})")
+            lines.append(f"- {path} = {said(value)} ({reason})")
         if not self._left:
             lines.append("- none")
         engine, newest = self._config.engine_profile, TRPC_AGENT_GO_2026_08
@@ -151,7 +153,7 @@ class _File:
         if differing:
             lines.append("Where this configuration was replayed otherwise than the release of August 2026 behaves:")
             lines += [
-                f"- {name}: {_said(getattr(engine, name))} here, {_said(getattr(newest, name))} there"
+                f"- {name}: {said(getattr(engine, name))} here, {said(getattr(newest, name))} there"
                 for name in differing
             ]
         return lines
@@ -177,16 +179,16 @@ class _File:
         if counter.kind == "tiktoken":
             self._use("./model/tiktoken")
             self._take("counter")
-            return _function(
+            return function_of(
                 "NewTokenCounter returns the counter that the thresholds were tuned with.",
                 "NewTokenCounter() (model.TokenCounter, error)",
-                [f"return tiktoken.New({_string(_MODEL_OF.get(counter.encoding, counter.encoding))})"],
+                [f"return tiktoken.New({string_of(_MODEL_OF.get(counter.encoding, counter.encoding))})"],
             )
         self._take("counter.runes_per_token")
         if counter.kind == "runes":
             self._take("counter")
-        ratio = _call("model.WithApproxRunesPerToken", [_float(counter.runes_per_token)])
-        return _function(
+        ratio = call_of("model.WithApproxRunesPerToken", [float_of(counter.runes_per_token)])
+        return function_of(
             "NewTokenCounter returns the counter that the thresholds were tuned with.",
             "NewTokenCounter() (model.TokenCounter, error)",
             [f"return model.NewSimpleTokenCounter({ratio}), nil"],
@@ -209,28 +211,28 @@ class _File:
                 value = getattr(tailoring, name)
                 if self._has(f"tailoring.{name}") and value:
                     self._take(f"tailoring.{name}")
-                    budgets[field] = _float(value) if isinstance(value, float) else str(value)
+                    budgets[field] = float_of(value) if isinstance(value, float) else str(value)
             if budgets:
-                body = ["budget := " + _struct("&model.TokenTailoringConfig", budgets)]
+                body = ["budget := " + struct_of("&model.TokenTailoringConfig", budgets)]
                 options.append("openai.WithTokenTailoringConfig(budget)")
         name = "ChatModelName" if model.name else "name"
         counter = "counter" if tailoring.enabled else "_"
-        return _function(
+        return function_of(
             "NewChatModel returns the main model; its key is taken from the environment.",
             f"NewChatModel({'' if model.name else 'name string, '}{counter} model.TokenCounter) model.Model",
-            [*body, f"return {_call('openai.New', [name, *options])}"],
+            [*body, f"return {call_of('openai.New', [name, *options])}"],
         )
 
     def _model_options(self, table: str, key: str) -> Iterator[str]:
         """What `[model]` and `[summaries]` have in common: key, name and window."""
         settings = getattr(self._config, table if table == "model" else "summaries")
-        yield f"openai.WithAPIKey(os.Getenv({_string(key)}))"
+        yield f"openai.WithAPIKey(os.Getenv({string_of(key)}))"
         name = settings.name if table == "model" else settings.model
         if name:
             self._take("model.name" if table == "model" else "summaries.model")
             constant = "ChatModelName" if table == "model" else "SummaryModelName"
             what = "the main model" if table == "model" else "the model that writes summaries"
-            self.constants.append(f"// {constant} names {what}.\nconst {constant} = {_string(name)}")
+            self.constants.append(f"// {constant} names {what}.\nconst {constant} = {string_of(name)}")
         if settings.context_window is not None:
             self._take(f"{table}.context_window")
             yield f"openai.WithContextWindow({settings.context_window})"
@@ -241,12 +243,12 @@ class _File:
         self._take("summaries.api_key_env", "summaries.base_url")
         options = [*self._model_options("summaries", settings.api_key_env or "OPENAI_API_KEY")]
         if settings.base_url:
-            options.append(f"openai.WithBaseURL({_string(settings.base_url)})")
+            options.append(f"openai.WithBaseURL({string_of(settings.base_url)})")
         name = "SummaryModelName" if settings.model else "name"
-        return _function(
+        return function_of(
             "NewSummaryModel returns the model that writes summaries; its key is taken from the environment.",
             f"NewSummaryModel({'' if settings.model else 'name string'}) model.Model",
-            [f"return {_call('openai.New', [name, *options])}"],
+            [f"return {call_of('openai.New', [name, *options])}"],
         )
 
     # --- summarizer --------------------------------------------------------------------------------------
@@ -271,7 +273,7 @@ class _File:
             options.append(f"summary.WithMaxSummaryWords({settings.max_summary_words})")
         if settings.skip_recent is not None:
             self._use("./event")
-            options.append(f"summary.WithSkipRecent({_skip(settings.skip_recent)})")
+            options.append(f"summary.WithSkipRecent({skip_of(settings.skip_recent)})")
         if settings.hook_abort_on_error:
             options.append("summary.WithSummaryHookAbortOnError(true)")
         self._take(*(f"summarizer.{name}" for name in (
@@ -284,8 +286,8 @@ class _File:
             body += trigger.statements
             self._use(*trigger.packages)
             self._take("trigger")
-        body.append(f"return {_call('summary.NewSummarizer', ['summaryModel', *options])}")
-        return _function(
+        body.append(f"return {call_of('summary.NewSummarizer', ['summaryModel', *options])}")
+        return function_of(
             "NewSummarizer returns the summarizer. It sets the token counter of the whole process.",
             "NewSummarizer(summaryModel model.Model, counter model.TokenCounter) summary.SessionSummarizer",
             body,
@@ -294,15 +296,15 @@ class _File:
     def _text(self, option: str, text: str) -> str:
         """A literal; a text of several lines gets a constant, named after the option."""
         if "\n" not in text:
-            return _string(text)
+            return string_of(text)
         constant = option[:1].lower() + option[1:]
-        self.constants.append(f"const {constant} = {_long_string(text)}")
+        self.constants.append(f"const {constant} = {long_string_of(text)}")
         return constant
 
     def _duration(self, name: str, path: str, seconds: float) -> str:
         """The name of a constant: gofmt spaces products by where they stand."""
         self._use("time")
-        self.constants.append(f"const {name} = {_duration(path, seconds)}")
+        self.constants.append(f"const {name} = {duration_of(path, seconds)}")
         return name
 
     # --- service, agent, runner --------------------------------------------------------------------------
@@ -343,13 +345,13 @@ class _File:
                 name = option.removeprefix("With")
                 arguments = [self._duration(name[:1].lower() + name[1:], f"service.{field}", value)]
             elif isinstance(value, tuple):
-                arguments = [_string(name) for name in value]
+                arguments = [string_of(name) for name in value]
             else:
                 arguments = [str(value).lower()]
-            options.append(_call(f"{package}.{option}", arguments))
+            options.append(call_of(f"{package}.{option}", arguments))
         in_memory = package == "inmemory"
-        made = _call(f"{package}.{'NewSessionService' if in_memory else 'NewService'}", options)
-        return _function(
+        made = call_of(f"{package}.{'NewSessionService' if in_memory else 'NewService'}", options)
+        return function_of(
             "NewSessionService returns the session service.",
             f"NewSessionService({', '.join(parameters)}) (session.Service, error)",
             [f"return {made}{', nil' if in_memory else ''}"],
@@ -359,12 +361,12 @@ class _File:
         self._use("./agent", "./agent/llmagent", "./model")
         options = ["llmagent.WithModel(chatModel)", *self._agent_options(), *self._compaction_options()]
         needs_counter = any("counter" in option for option in options)
-        return _function(
+        return function_of(
             "NewAgent returns the agent; give it its instruction and tools by further options.",
             f"NewAgent(name string, chatModel model.Model, {'counter' if needs_counter else '_'} model.TokenCounter, "
             "further ...llmagent.Option) agent.Agent",
             [
-                f"options := {_list('[]llmagent.Option', options)}",
+                f"options := {list_of('[]llmagent.Option', options)}",
                 "return llmagent.New(name, append(options, further...)...)",
             ],
         )
@@ -410,13 +412,13 @@ class _File:
                 yield f"llmagent.{option}(llmagent.{names[getattr(agent, field)]})"
         if self._has("agent.tool_transcript_mode"):
             self._take("agent.tool_transcript_mode")
-            yield f"llmagent.WithToolTranscriptMode({_string(agent.tool_transcript_mode)})"
+            yield f"llmagent.WithToolTranscriptMode({string_of(agent.tool_transcript_mode)})"
         if agent.preload_memory_playbook:
             self._take("agent.preload_memory_playbook")
             yield f"llmagent.WithPreloadMemoryPlaybook({self._text('PreloadMemoryPlaybook', agent.preload_memory_playbook)})"
         if self._has("agent.preload_session_recall_min_score"):
             self._take("agent.preload_session_recall_min_score")
-            yield f"llmagent.WithPreloadSessionRecallMinScore({_float(agent.preload_session_recall_min_score)})"
+            yield f"llmagent.WithPreloadSessionRecallMinScore({float_of(agent.preload_session_recall_min_score)})"
         if self._has("agent.preload_session_recall_search_mode"):
             self._take("agent.preload_session_recall_search_mode")
             self._use("./session")
@@ -428,7 +430,7 @@ class _File:
             return
         self._take("compaction")
         yield "llmagent.WithEnableContextCompaction(true)"
-        yield f"llmagent.WithContextCompactionThresholdRatio({_float(compaction.threshold_ratio)})"
+        yield f"llmagent.WithContextCompactionThresholdRatio({float_of(compaction.threshold_ratio)})"
         yield f"llmagent.WithContextCompactionToolResultMaxTokens({compaction.tool_result_max_tokens})"
         oversized = compaction.oversized_tool_result_max_tokens
         yield f"llmagent.WithContextCompactionOversizedToolResultMaxTokens({oversized})"
@@ -436,19 +438,19 @@ class _File:
         yield "llmagent.WithContextCompactionTokenCounter(counter)"
         fields = {}
         if compaction.force_clean_tool_names:
-            fields["ForceCleanToolNames"] = _strings(compaction.force_clean_tool_names)
+            fields["ForceCleanToolNames"] = strings_of(compaction.force_clean_tool_names)
         if compaction.keep_tool_names:
-            fields["KeepToolNames"] = _strings(compaction.keep_tool_names)
+            fields["KeepToolNames"] = strings_of(compaction.keep_tool_names)
         if compaction.skip_recent:
             self._use("./event")
-            fields["SkipRecentFunc"] = _skip(compaction.skip_recent)
+            fields["SkipRecentFunc"] = skip_of(compaction.skip_recent)
         if fields:
-            made = _struct("&llmagent.ToolResultCompactionConfig", fields)
+            made = struct_of("&llmagent.ToolResultCompactionConfig", fields)
             yield f"llmagent.WithToolResultCompactionConfig({made})"
 
     def _runner(self) -> str:
         self._use("./agent", "./runner", "./session")
-        return _function(
+        return function_of(
             "NewRunner returns the runner of an application.",
             "NewRunner(appName string, llmAgent agent.Agent, sessionService session.Service) runner.Runner",
             ["return runner.NewRunner(appName, llmAgent, runner.WithSessionService(sessionService))"],
@@ -473,14 +475,14 @@ class _Trigger:
         if node.time is not None:
             yield f"summary.WithTimeThreshold({self._duration(node.time)})"
         if node.context is not None:
-            yield _call("summary.WithContextThreshold", _context_options(node.context))
+            yield call_of("summary.WithContextThreshold", _context_options(node.context))
         for children, both, alone in ((node.any, "Any", "||"), (node.all, "All", "&&")):
             if children is None:
                 continue
             if not children or any(map(_needs_context, children)):  # an empty option adds no check there
                 yield f"summary.WithChecks{both}Context({self._closure(children, alone)})"
             else:
-                yield _call(f"summary.WithChecks{both}", [self._check(child) for child in children])
+                yield call_of(f"summary.WithChecks{both}", [self._check(child) for child in children])
 
     def _duration(self, seconds: float) -> str:
         self._n_durations += 1
@@ -501,9 +503,9 @@ class _Trigger:
         checks = [*self._leaves(node)]
         for children, both in ((node.any, "Any"), (node.all, "All")):
             if children is not None:
-                inner = _list("[]summary.Checker", [self._check(child) for child in children])
+                inner = list_of("[]summary.Checker", [self._check(child) for child in children])
                 checks.append(f"summary.Checks{both}({inner})")
-        return checks[0] if len(checks) == 1 else f"summary.ChecksAll({_list('[]summary.Checker', checks)})"
+        return checks[0] if len(checks) == 1 else f"summary.ChecksAll({list_of('[]summary.Checker', checks)})"
 
     def _closure(self, children: Iterable[TriggerNode], operator: str) -> str:
         self.packages |= {"context", "./session"}
@@ -515,7 +517,7 @@ class _Trigger:
         """Each check is made once and asked for its verdict; trees stand in parentheses."""
         asked = [f"{self._named(check)}(sess)" for check in self._leaves(node)]
         if node.context is not None:
-            made = _call("summary.CheckContextThreshold", _context_options(node.context))
+            made = call_of("summary.CheckContextThreshold", _context_options(node.context))
             asked.append(f"{self._named(made)}(ctx, sess)")
         for children, operator in ((node.any, "||"), (node.all, "&&")):
             if children is not None:
@@ -536,7 +538,7 @@ def _needs_context(node: TriggerNode) -> bool:
 
 def _context_options(context: ContextThreshold) -> list[str]:
     options = [
-        f"summary.WithContextThresholdRatio({_float(context.ratio)})",
+        f"summary.WithContextThresholdRatio({float_of(context.ratio)})",
         f"summary.WithContextThresholdMinTokens({context.min_tokens})",
     ]
     if context.fallback_window is not None:
@@ -551,93 +553,3 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from _leaves(value, f"{prefix}{name}.")
         elif prefix or name != "name":
             yield prefix + name, value
-
-
-# --- Go's spelling, as gofmt leaves it ----------------------------------------------------------------------
-
-
-def _comment(lines: Iterable[str]) -> str:
-    """Comment lines with a blank line behind them: a comment of nothing, so gofmt leaves its words alone."""
-    return "\n".join(f"// {one_line(line)}".rstrip() for line in lines)
-
-
-def _function(doc: str, signature: str, statements: list[str]) -> str:
-    body = "".join(f"\t{_indented(statement)}\n" for statement in statements)
-    return f"// {doc}\nfunc {signature} {{\n{body}}}"
-
-
-def _call(function: str, arguments: list[str]) -> str:
-    """A call on one line where it fits, else an argument a line."""
-    line = f"{function}({', '.join(arguments)})"
-    if len(line) <= 90 and "\n" not in line:
-        return line
-    return f"{function}(\n" + "".join(f"\t{_indented(argument)},\n" for argument in arguments) + ")"
-
-
-def _list(kind: str, items: list[str]) -> str:
-    line = f"{kind}{{{', '.join(items)}}}"
-    if len(line) <= 90 and "\n" not in line:
-        return line
-    return f"{kind}{{\n" + "".join(f"\t{_indented(item)},\n" for item in items) + "}"
-
-
-def _struct(kind: str, fields: Mapping[str, str]) -> str:
-    """A field a line, the values below each other."""
-    width = max(map(len, fields)) + 1
-    return f"{kind}{{\n" + "".join(f"\t{f'{name}:':<{width}} {value},\n" for name, value in fields.items()) + "}"
-
-
-def _indented(source: str) -> str:
-    """The lines behind the first one step further in. No argument holds a raw text of several lines."""
-    return source.replace("\n", "\n\t")
-
-
-def _strings(texts: Iterable[str]) -> str:
-    return f"[]string{{{', '.join(map(_string, texts))}}}"
-
-
-def _string(text: str) -> str:
-    """A literal of Go on one line."""
-    escaped = []
-    for char in text:
-        if char in '"\\':
-            escaped.append(f"\\{char}")
-        elif char in _ESCAPES:
-            escaped.append(_ESCAPES[char])
-        elif char.isprintable():
-            escaped.append(char)
-        else:
-            escaped.append(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")
-    return f'"{"".join(escaped)}"'
-
-
-def _long_string(text: str) -> str:
-    """A literal for a constant: a text of several lines as it is, if Go can hold it so."""
-    is_plain = all(char in _ESCAPES or char.isprintable() for char in text)
-    return f"`{text}`" if "\n" in text and is_plain and "`" not in text else _string(text)
-
-
-def _said(value: Any) -> str:
-    """A value inside a comment, on one line."""
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {_said(inner)}" for name, inner in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_said, value))}]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _float(value: float) -> str:
-    return repr(float(value))
-
-
-def _skip(count: int) -> str:
-    return f"func(_ []event.Event) int {{ return {count} }}"
-
-
-def _duration(field: str, seconds: float) -> str:
-    """`5 * time.Minute`; microseconds are the finest, as in Python."""
-    microseconds = timedelta(seconds=checked_seconds(field, seconds)) // timedelta(microseconds=1)
-    unit, length = next((unit, length) for unit, length in _UNITS if not microseconds % length)
-    return f"{microseconds // length} * {unit}"

@@ -17,7 +17,7 @@ from typing import Any, Self, cast
 from workbench.agent.agent import LLMAgent
 from workbench.agent.runner import Runner
 from workbench.agent.tools import Tool
-from workbench.build import build_agent, build_service, engine_counter
+from workbench.build import build_agent, build_service, engine_counter, live_summary_model
 from workbench.clock import Clock, SystemClock
 from workbench.config import RunConfig
 from workbench.errors import ConfigError
@@ -184,14 +184,7 @@ def _summary_model(path: str | Path, config: RunConfig, given: Model | None, mod
         return given
     named = config.summaries
     if named.model:
-        return OpenAIModel(
-            named.model,
-            base_url=named.base_url or None,
-            api_key_env=named.api_key_env,
-            timeout_s=named.timeout_s,
-            context_window=named.context_window or 0,
-            stream=False,
-        )
+        return live_summary_model(named)
     if model is None:
         raise ConfigError(
             f"{path}: nothing says which model writes the summaries",

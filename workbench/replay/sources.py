@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
+from workbench.build import live_summary_model
 from workbench.call import CallContext
 from workbench.config import RunConfig, SummariesSettings
 from workbench.errors import ContentFilterError, ContextLengthError, ModelError, ReplayError
@@ -153,14 +154,7 @@ def _cassette(path: Path) -> Cassette:
 @lru_cache(maxsize=16)
 def _live_model(settings: SummariesSettings) -> OpenAIModel:
     """The process's one client of an endpoint, which is worth more than a conversation takes."""
-    return OpenAIModel(
-        settings.model,
-        base_url=settings.base_url or None,
-        api_key_env=settings.api_key_env,
-        timeout_s=settings.timeout_s,
-        context_window=settings.context_window or 0,
-        stream=False,
-    )
+    return live_summary_model(settings)
 
 
 def source_version(config: RunConfig) -> str:

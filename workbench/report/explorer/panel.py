@@ -1,8 +1,8 @@
-"""The explorer's controls and where everything stands (WB-UI-03).
+"""The explorer: where everything stands, and what a move of a control sets going (WB-UI-03).
 
 In: recordings and a configuration. Out: a widget for a notebook. A move of a control is answered twice: at once from
 sums where they are proved to equal the engine (WB-TUNE-05), and by an exact replay behind it, with progress and a way
-to stop it. No rules here: what controls mean is `choices.py`, what is computed `work.py`, how it looks `views.py`.
+to stop it. No rules here: which there are is `controls.py`, what they mean `choices.py`, what is computed `work.py`, how it looks `views.py`.
 """
 
 from __future__ import annotations
@@ -25,28 +25,33 @@ from workbench.replay.planner import ThresholdSums
 from workbench.replay.runs import with_unique_ids
 from workbench.report.explorer import views
 from workbench.report.explorer.choices import (
-    ALL,
-    ANY,
-    KEPT,
     TRIGGERS,
     Choices,
     choices_of,
     configured,
     single_trigger,
-    steps_around,
+)
+from workbench.report.explorer.controls import (
+    SIDE_PX,
+    SLIDERS,
+    WHOLE_PROMPT,
+    WITH_WORDS,
+    compaction_words,
+    counter_words,
+    injection_words,
+    layout_of,
+    make_controls,
+    size_words,
+    slider_options,
 )
 from workbench.report.explorer.work import Computed, News, Replayed, Wish, Worker, firing_calls
-from workbench.report.labels import counted, number, percent, printable, rhythm, shorten
+from workbench.report.labels import counted, number, percent, printable, rhythm
 from workbench.report.markup import Markup, element, verbatim
 from workbench.report.prompt import call_html, diff_html
 
 NOW = "now"
-_SIDE_PX = 348
 _PROMPT_AREA_PX = 380
 _MOST_MESSAGES = 300
-_SHARES = tuple(n / 20 for n in range(1, 21))
-_SILENCES_S = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
-_DIFF, _WHOLE = "diff", "whole"
 
 Exporter = Callable[[RunConfig, Path], Path]
 
@@ -105,22 +110,22 @@ class Explorer:
         self._quiet = False
         self._shown = -1
         self._start_ratio = config.counter.runes_per_token
-        self._controls = _controls(choices_of(config), self._computed.conversations, self._references, config)
+        self._controls = make_controls(choices_of(config), self._computed.conversations, self._references, config)
         self._words: dict[str, widgets.HTML] = {
-            name: widgets.HTML(layout=_layout(height="19px")) for name in _WITH_WORDS
+            name: widgets.HTML(layout=layout_of(height="19px")) for name in WITH_WORDS
         }
         self._heading = _html(height=46)
         self._trigger_title, self._trigger = _html(height=20), _html(height=views.TRIGGER_PX + 4)
         self._prompts = _html(height=views.PROMPT_PX + 4)
         self._key = _html(height=58)
         self._numbers, self._source = _html(height=212), _html(height=38)
-        self._prompt = widgets.HTML(layout=_layout(height=f"{_PROMPT_AREA_PX}px", overflow="auto"))
-        self._bar = widgets.IntProgress(min=0, max=1, value=0, layout=_layout(width="130px", height="18px"))
+        self._prompt = widgets.HTML(layout=layout_of(height=f"{_PROMPT_AREA_PX}px", overflow="auto"))
+        self._bar = widgets.IntProgress(min=0, max=1, value=0, layout=layout_of(width="130px", height="18px"))
         self._state = _html(height=22)
-        self._cancel = widgets.Button(description="Cancel", disabled=True, layout=_layout(width="80px"))
-        self._export = widgets.Button(description="Export this configuration", layout=_layout(width="200px"))
+        self._cancel = widgets.Button(description="Cancel", disabled=True, layout=layout_of(width="80px"))
+        self._export = widgets.Button(description="Export this configuration", layout=layout_of(width="200px"))
         self._exported = _html(height=22)
-        self._glyphs = widgets.HTML(layout=_layout(height="0"))
+        self._glyphs = widgets.HTML(layout=layout_of(height="0"))
         self._worker = Worker(self._computed, self._hear)
         self.widget = self._arranged()
         for name, control in self._controls.items():
@@ -313,7 +318,7 @@ class Explorer:
             raise ConfigError.for_field(name, value, "a share from 0 to 1" if name == "share" else "a number from 0 on")
         known = [one for _, one in control.options]
         if value not in known:
-            control.options = _options(sorted([*known, value]), name)
+            control.options = slider_options(sorted([*known, value]), name)
 
     def _names_of(self, name: str) -> list[str]:
         if name == "conversation":
@@ -425,7 +430,7 @@ class Explorer:
         mine, other = self._computed.prompt(place, config, call), self._computed.prompt(place, against, call)
         if mine is None or other is None:
             return
-        whole = self._controls["view"].value == _WHOLE
+        whole = self._controls["view"].value == WHOLE_PROMPT
         remark: Markup | str = ""
         if whole and len(mine.messages) > _MOST_MESSAGES:
             remark = element(
@@ -445,15 +450,15 @@ class Explorer:
         choices, n_calls = self.choices, len(self.conversation.calls)
         words = {name: self._alone(config, sums, name, n_calls) for name in TRIGGERS}
         found = None if now is None else now.numbers
-        words["runes_per_token"] = _counter_words(choices, found)
-        words["mode"] = _injection_words(choices)
-        words["words"] = _size_words(choices, found)
+        words["runes_per_token"] = counter_words(choices, found)
+        words["mode"] = injection_words(choices)
+        words["words"] = size_words(choices, found)
         words["skip_recent"] = (
             f"the newest {counted(choices.skip_recent, 'event')} stay as they are"
             if choices.skip_recent
             else "nothing is spared"
         )
-        words["result_tokens"] = _compaction_words(choices, found)
+        words["result_tokens"] = compaction_words(choices, found)
         for name, value in words.items():
             self._words[name].value = views.framed(element("span", value, class_="muted"), height_px=18)
 
@@ -485,10 +490,10 @@ class Explorer:
         c = self._controls
 
         def trigger(name: str) -> list[widgets.Widget]:
-            return [widgets.HBox([c[f"on_{name}"], c[_SLIDERS.get(name, name)]]), self._words[name]]
+            return [widgets.HBox([c[f"on_{name}"], c[SLIDERS.get(name, name)]]), self._words[name]]
 
         def group(title: str) -> widgets.HTML:
-            return widgets.HTML(views.framed(element("b", title)), layout=_layout(margin="8px 0 0 0"))
+            return widgets.HTML(views.framed(element("b", title)), layout=layout_of(margin="8px 0 0 0"))
 
         side = [
             c["conversation"],
@@ -514,7 +519,7 @@ class Explorer:
         ]
         results = [
             self._heading,
-            widgets.HBox([self._bar, self._cancel, self._state], layout=_layout(height="32px", align_items="center")),
+            widgets.HBox([self._bar, self._cancel, self._state], layout=layout_of(height="32px", align_items="center")),
             self._trigger_title,
             self._trigger,
             self._key,
@@ -522,16 +527,16 @@ class Explorer:
             self._numbers,
             self._source,
         ]
-        export = widgets.HBox([c["name"], self._export, self._exported], layout=_layout(align_items="center"))
-        below = [widgets.HBox([c["call"], c["view"]], layout=_layout(flex_flow="row wrap")), self._prompt, export]
+        export = widgets.HBox([c["name"], self._export, self._exported], layout=layout_of(align_items="center"))
+        below = [widgets.HBox([c["call"], c["view"]], layout=layout_of(flex_flow="row wrap")), self._prompt, export]
         top = widgets.HBox(
             [
-                widgets.VBox(side, layout=_layout(width=f"{_SIDE_PX}px")),
-                widgets.VBox(results, layout=_layout(width=f"{views.WIDTH_PX + 16}px", padding="0 0 0 12px")),
+                widgets.VBox(side, layout=layout_of(width=f"{SIDE_PX}px")),
+                widgets.VBox(results, layout=layout_of(width=f"{views.WIDTH_PX + 16}px", padding="0 0 0 12px")),
             ],
-            layout=_layout(flex_flow="row wrap"),
+            layout=layout_of(flex_flow="row wrap"),
         )
-        return widgets.VBox([widgets.HTML(views.STYLE, layout=_layout(height="0")), self._glyphs, top, *below])
+        return widgets.VBox([widgets.HTML(views.STYLE, layout=layout_of(height="0")), self._glyphs, top, *below])
 
     def _on_export(self) -> None:
         try:
@@ -566,139 +571,10 @@ def explore(
     return Explorer(conversations, config, against=against, folder=folder)
 
 
-# --- controls --------------------------------------------------------------------------------------------
-
-_WITH_WORDS = (*TRIGGERS, "runes_per_token", "mode", "words", "skip_recent", "result_tokens")
-_SLIDERS = {"silence": "silence_s"}
-"""Triggers whose slider isn't called as they are."""
-_LABEL_PX = 122
-
-
-def _layout(**style: str) -> widgets.Layout:
-    return widgets.Layout(**style)
-
-
 def _html(*, height: int) -> widgets.HTML:
-    return widgets.HTML(layout=_layout(height=f"{height}px", overflow="hidden"))
-
-
-def _options(values: Sequence[float], name: str) -> list[tuple[str, float]]:
-    words: Callable[[float], str] = {"share": percent, "silence_s": views.duration_words}.get(name, lambda v: f"{v:,}")
-    return [(words(value), value) for value in dict.fromkeys(values)]
-
-
-def _controls(
-    start: Choices, conversations: Sequence[Conversation], references: Sequence[RunConfig], base: RunConfig
-) -> dict[str, Any]:
-    """Every control by the name of the choice it makes."""
-    wide, beside = _layout(width=f"{_SIDE_PX - 10}px"), _layout(width=f"{_SIDE_PX - _LABEL_PX - 10}px")
-    label = {"description_width": f"{_LABEL_PX - 12}px"}
-
-    def checkbox(words: str, *, on: bool, narrow: bool = False) -> widgets.Checkbox:
-        layout = _layout(width=f"{_LABEL_PX}px") if narrow else wide
-        return widgets.Checkbox(value=on, description=words, indent=False, layout=layout)
-
-    def choice(words: str, options: Sequence[Any], value: Any, layout: Any = wide) -> widgets.Dropdown:
-        return widgets.Dropdown(options=options, value=value, description=words, style=label, layout=layout)
-
-    def stepped(name: str, values: Sequence[float], value: float, words: str = "", layout: Any = beside) -> Any:
-        options = _options(sorted({*values, value}), name)
-        return widgets.SelectionSlider(options=options, value=value, description=words, style=label, layout=layout)
-
-    combined = [("any of these", ANY), ("all of these", ALL)]
-    if start.combine == KEPT:
-        combined.insert(0, ("the file's own tree", KEPT))
-    n_events = max(len(one.events) for one in conversations)
-    longest = max(range(len(conversations)), key=lambda i: len(conversations[i].calls))
-    names = [(f"{shorten(one.id, 30)} ({counted(len(one.calls), 'call')})", i) for i, one in enumerate(conversations)]
-    return {
-        "conversation": choice("conversation", names, longest),
-        "against": choice("compared with", [(shorten(one.label(), 34), i) for i, one in enumerate(references)], 0),
-        "summaries": checkbox("make summaries", on=start.summaries),
-        "combine": choice("fires on", combined, start.combine),
-        "on_event": checkbox("events", on="event" in start.on, narrow=True),
-        "event": stepped("event", [int(n) for n in steps_around(2, 1, max(n_events, 10))], start.event),
-        "on_token": checkbox("tokens", on="token" in start.on, narrow=True),
-        "token": stepped("token", [int(n) for n in steps_around(100, 100, 200_000)], start.token),
-        "on_share": checkbox("window share", on="share" in start.on, narrow=True),
-        "share": stepped("share", _SHARES, start.share),
-        "on_silence": checkbox("silence", on="silence" in start.on, narrow=True),
-        "silence_s": stepped("silence_s", _SILENCES_S, start.silence_s),
-        "counter": choice(
-            "tokens are",
-            [
-                ("characters ÷ ratio", "runes"),
-                (f"counted ({shorten(base.counter.encoding, 16)})", "tiktoken"),
-                *([("characters by script", "scripts")] if start.counter == "scripts" else []),
-            ],
-            start.counter,
-        ),
-        "runes_per_token": widgets.FloatSlider(
-            value=start.runes_per_token, min=min(0.8, start.runes_per_token), max=max(6.0, start.runes_per_token),
-            step=0.1, readout_format=".1f", description="chars per token", style=label, layout=wide,
-        ),
-        "inject": checkbox("put it into", on=start.inject, narrow=True),
-        "mode": widgets.Dropdown(
-            options=[("the system message", "system"), ("the first user message", "user")],
-            value=start.mode, layout=beside,
-        ),
-        "words": stepped("words", (0, 50, 80, 100, 150, 200, 250, 300, 400, 600, 1000), start.words, "words", wide),
-        "skip_recent": stepped("skip_recent", (*range(13), 16, 20, 30, 40), start.skip_recent, "spare newest", wide),
-        "intra_run": checkbox("also between the calls of one request", on=start.intra_run),
-        "compact": checkbox("compact over", on=start.compact, narrow=True),
-        "result_tokens": stepped(
-            "result_tokens", (0, 50, 100, 200, 300, 500, 1024, 2048, 4096, 8192), start.result_tokens
-        ),
-        "call": widgets.IntSlider(value=0, min=0, max=0, description="call", style=label, layout=_layout(width="520px")),
-        "view": widgets.ToggleButtons(
-            options=[("what differs", _DIFF), ("whole prompt", _WHOLE)],
-            value=_DIFF, style={"button_width": "110px"},
-        ),
-        "name": widgets.Text(
-            value="explored", description="name", style=label, layout=_layout(width=f"{_SIDE_PX - 10}px")
-        ),
-    }  # fmt: skip
-
-
-# --- words -----------------------------------------------------------------------------------------------
+    return widgets.HTML(layout=layout_of(height=f"{height}px", overflow="hidden"))
 
 
 def _nearest(tracks: Sequence[Any]) -> Any:
     """The check to draw: the one that came nearest to its threshold."""
     return max(tracks, key=lambda track: max(track.values, default=0) / max(track.threshold, 1))
-
-
-def _counter_words(choices: Choices, found: dict[str, Any] | None) -> str:
-    how = {
-        "runes": f"{number(choices.token)} tokens are {number(choices.token * choices.runes_per_token)} characters",
-        "tiktoken": "every text is tokenized",
-        "scripts": "each script by its own ratio",
-    }[choices.counter]
-    if found is None or found["estimate_share"] is None:
-        return how
-    return f"{how}; {percent(found['estimate_share'])} of billed"
-
-
-def _injection_words(choices: Choices) -> str:
-    if not choices.inject:
-        return "off: summaries are written, but no prompt holds one"
-    return {"system": "never trimmed; breaks the cached prefix", "user": "the system prefix stays as it is"}[
-        choices.mode
-    ]
-
-
-def _size_words(choices: Choices, found: dict[str, Any] | None) -> str:
-    limit = f"about {counted(choices.words, 'word')}" if choices.words else "no limit"
-    size = None if found is None else found["summary_size"]
-    return limit if size is None else f"{limit}; {number(size)} tokens each, on average"
-
-
-def _compaction_words(choices: Choices, found: dict[str, Any] | None) -> str:
-    if not choices.compact:
-        return "off: tool results stay whole"
-    limit = (
-        f"older results over {counted(choices.result_tokens, 'token')}"
-        if choices.result_tokens
-        else "no limit for older results"
-    )
-    return limit if found is None else f"{limit}: {found['compacted_results']} replaced"

@@ -16,7 +16,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from workbench.replay.planner import Firings, ThresholdSums, Track
+from workbench.replay.planner import ThresholdSums
+from workbench.replay.threshold_sums import Firings, Track
 from workbench.report.explorer.work import Replayed
 from workbench.report.labels import (
     UNKNOWN,
