@@ -163,6 +163,7 @@ def test_json_holds_no_character_that_a_terminal_obeys(here: Path, capsys: pytes
     assert content == evil
 
 
+@pytest.mark.slow
 def test_replay_then_sql_then_report(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "replay", "own.jsonl", "--config", "tuned.toml")
     assert code == 0
@@ -480,6 +481,7 @@ def test_sweep_does_not_begin_unasked(here: Path, capsys: pytest.CaptureFixture[
     assert (code, "did you mean trigger.token?" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_compare_asks_what_another_model_or_window_would_change(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-RPL-15: the same sessions with a smaller window, and on another model by name."""
     (here / "share.toml").write_text(

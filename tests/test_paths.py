@@ -35,7 +35,7 @@ def test_a_name_that_leads_outside_or_nowhere_is_refused(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "pattern", ["../*.jsonl", "/etc/*", "*/../../*", "a\\*", "c:*", "*\x00", "\uff0e\uff0e/*"], ids=ascii
+    "pattern", ["../*.jsonl", "/etc/*", "*/../../*", "a\\*", "c:*", "*\x00", "\uff0e\uff0e/*", "a**.jsonl"], ids=ascii
 )
 def test_a_pattern_that_leads_outside_is_refused(pattern: str, tmp_path: Path) -> None:
     """SEC-05."""

@@ -188,6 +188,7 @@ def test_toml_and_json_load_back_equal_with_their_evidence(runs: RunSet, tuned: 
         assert stamp_of(path) == made.stamp
 
 
+@pytest.mark.slow
 @given(configs)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_configuration_loads_back_equal(tmp_path: Path, found: Evidence, made: RunConfig) -> None:
@@ -371,6 +372,28 @@ def test_a_text_that_holds_a_key_is_refused_without_saying_it(
     assert CANARY not in refused.value.one_line()
     assert "proj4a8" not in refused.value.one_line()
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "variable", ["DB_PASSWD", "AWS_ACCESS_KEY_ID", "OPENAI_API_KEY_2", "GH_PAT", "SENTRY_DSN", "MYSECRET", "apikey"]
+)
+def test_what_a_variable_of_any_such_name_holds_is_refused(
+    variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SEC-08."""
+    monkeypatch.setenv(variable, CANARY)
+    made = summarising("tuned", summarizer={"prompt": f"{CANARY} {{conversation_text}}"})
+    with pytest.raises(ConfigError, match="looks like a key or a password"):
+        wb.export(made, tmp_path, to="toml")
+
+
+@pytest.mark.parametrize("variable", ["PATH_TO_KEYBOARD", "TOKENIZER", "PATIENCE", "MONKEYS"])
+def test_a_name_that_only_sounds_so_is_no_secret(
+    variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(variable, "Sum up in few words.")
+    made = summarising("tuned", summarizer={"prompt": "Sum up in few words. {conversation_text}"})
+    assert wb.export(made, tmp_path, to="toml").paths["toml"].exists()
 
 
 def test_an_export_prints_as_one_line(tuned: RunConfig, tmp_path: Path) -> None:

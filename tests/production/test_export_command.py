@@ -69,6 +69,13 @@ def test_a_trigger_that_never_fires_needs_the_option(here: Path, capsys: pytest.
 
 
 @pytest.mark.slow
+def test_the_ending_of_a_file_says_its_form(here: Path) -> None:
+    """WB-EXP-01."""
+    assert main(["export", "tuned.toml", "--out", "made.toml"]) == 0
+    assert wb.RunConfig.load("made.toml") == wb.RunConfig.load("tuned.toml").replace(name="tuned")
+
+
+@pytest.mark.slow
 def test_without_a_run_the_command_says_what_is_missing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """WB-EXP-02."""
     assert main(["export", "tuned.toml"]) == 0

@@ -64,6 +64,7 @@ def test_gofmt_leaves_any_configuration_as_it_is(gofmt: Path, made: RunConfig) -
     assert formatted(gofmt, text) == text
 
 
+@pytest.mark.slow
 @given(configs)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_no_option_is_dropped(made: RunConfig) -> None:

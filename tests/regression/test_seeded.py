@@ -203,4 +203,8 @@ def test_an_engine_that_stops_halfway_is_caught_by_any_suite(
     monkeypatch.setattr(ContentAssembler, "assemble", assemble_little)
     result = mine.check()
     assert place(result, "replay") == ("c1", 2)
+    refused = mine.check(accept=True)
+    assert refused.accepted is None
+    assert "nothing was accepted" in refused.notes[0]
+    assert not (mine.folder / "mine.baseline.toml").exists()
     assert [one.value for one in result.failures] == ["2 of 16 calls", "2 of 14 calls"]

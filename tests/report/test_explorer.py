@@ -148,6 +148,7 @@ def test_slider_positions_are_round_and_hold_the_value_given():
 # --- numbers ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_an_exact_replay(explorer, conversations):
     """WB-UI-03: of the longest conversation, which stands first; and of the baseline behind it."""
     assert explorer.conversation.id == "长对话"

@@ -635,6 +635,7 @@ def test_hostile_names_are_shown_as_they_are(draw):
     assert not any("\x1b" in text.get_text() or "\u202e" in text.get_text() for text in figure.findobj(Text))
 
 
+@pytest.mark.slow
 @every_figure
 def test_drawing_changes_no_setting_and_leaves_no_figure_open(draw):
     """WB-UI-02."""
@@ -656,6 +657,7 @@ def test_a_figure_can_be_drawn_on_a_dark_page(draw):
         draw(SHORT, theme="dusk")
 
 
+@pytest.mark.slow
 @every_figure
 def test_a_notebook_shows_the_figure_without_pyplot(draw):
     """WB-UI-02."""

@@ -15,11 +15,13 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument("config", metavar="CONFIG", help="TOML or JSON file")
     command.add_argument(
         "--to",
-        default="toml,markdown",
         metavar="FORMS",
-        help="of toml, json, python, go and markdown, joined by commas; default: toml,markdown",
+        help="of toml, json, python, go and markdown, joined by commas; default: what the ending of --out says, or "
+        "toml,markdown",
     )
-    command.add_argument("--out", default="production", metavar="FOLDER", help="where the files go")
+    command.add_argument(
+        "--out", default="production", metavar="FOLDER", help="where the files go; for one form a file"
+    )
     command.add_argument(
         "--run",
         dest="names",
@@ -46,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     made = export(
         RunConfig.load(options.config),
         options.out,
-        to=[form.strip() for form in options.to.split(",") if form.strip()],
+        to=None if options.to is None else [form.strip() for form in options.to.split(",") if form.strip()],
         evidence=load_runs(options.runs, options.names) if options.names else None,
         backend=options.backend,
         date=options.date,

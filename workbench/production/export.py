@@ -30,7 +30,12 @@ Form = Literal["toml", "json", "python", "go", "markdown"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 _ENDINGS: Mapping[str, str] = {"toml": ".toml", "json": ".json", "python": ".py", "go": ".go", "markdown": ".md"}
 _FORM_OF: Mapping[str, Form] = {_ENDINGS[form]: form for form in FORMS}
-_SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT|DSN)(?:$|_)"
+    r"|(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)$",
+    re.IGNORECASE,
+)
+"""Names such as OPENAI_API_KEY, DB_PASSWD, AWS_ACCESS_KEY_ID: what they hold goes into no file."""
 _SHORTEST_SECRET = 8
 _LONGEST_NAME = 60
 

@@ -27,7 +27,7 @@ from workbench.regression.baseline import (
     write_baseline,
 )
 from workbench.regression.drift import drift_of
-from workbench.regression.expectations import findings_of
+from workbench.regression.expectations import STOPPED_EARLY, findings_of
 from workbench.regression.figures import Figures, figures_of
 from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding
 from workbench.regression.judging import judged
@@ -158,6 +158,8 @@ def check(
     )
     if not accept:
         return result
+    if any(one.expectation == STOPPED_EARLY and one.verdict == FAIL for one in findings):
+        return replace(result, notes=("nothing was accepted: a replay stopped before its last call",))
     if before_accepting is not None:
         before_accepting(result)
     write_baseline(now, suite.baseline)

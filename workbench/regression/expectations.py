@@ -20,6 +20,8 @@ from workbench.regression.suite import ConversationRules, Limit, Suite, SummaryR
 from workbench.replay.needed import said_by
 
 _MAX_NAMED = 5
+STOPPED_EARLY = "replay"
+"""The expectation, of every suite, that each recorded call is replayed."""
 
 
 def findings_of(suite: Suite, replayed: Replayed, figures: Sequence[Figures]) -> list[Finding]:
@@ -49,7 +51,9 @@ def _stopped(replayed: Replayed) -> list[Finding]:
         name, n, due = conversation.id, len(replayed.rows("calls", conversation.id)), len(conversation.calls)
         if n < due:
             text = "the engine stopped before this call; its log says why"
-            findings.append(Finding("replay", FAIL, name, name, n, f"{n} of {due} calls", "every recorded call", text))
+            findings.append(
+                Finding(STOPPED_EARLY, FAIL, name, name, n, f"{n} of {due} calls", "every recorded call", text)
+            )
     return findings
 
 
