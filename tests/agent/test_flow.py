@@ -12,7 +12,8 @@ from tests.agent.helpers import KEY, agent_of, calls, recorder, run, runner_of
 from tests.service.helpers import say, service_of, session_with, summary_model
 from workbench.agent.flow import SentRequest, has_advanced
 from workbench.agent.tools import TOOL_ERROR_PREFIX, FunctionTool
-from workbench.call import CallContext
+from workbench.call import EMPTY_CONTEXT, CallContext
+from workbench.context.tailor import tokens_of_assembly
 from workbench.errors import SummaryError
 from workbench.model.scripted import ScriptedModel
 from workbench.model.types import Message, Request, response_of
@@ -165,8 +166,14 @@ def test_looking_at_the_window_counts_only_what_is_new(is_additive: bool) -> Non
         counter.message_additive = is_additive
         model = ScriptedModel([*(calls("look") for _ in range(n_rounds)), "done"], context_window=1_000_000)
         agent = replace(retry_agent(model), tools=[FunctionTool(look)], compaction_counter=counter)
-        await run(runner_of(agent, recorder(summary_model())), "now")
-        return counter.n_counted
+        sent: list[SentRequest] = []
+        await run(runner_of(agent, recorder(summary_model()), on_request=sent.append), "now")
+        counted = counter.n_counted
+        for one in sent:
+            messages = one.assembly.messages
+            tokens = counter.count_tokens_range(EMPTY_CONTEXT, messages, 0, len(messages))
+            assert tokens_of_assembly(one.assembly, counter, EMPTY_CONTEXT) == tokens
+        return counted
 
     few, many = asyncio.run(main(10)), asyncio.run(main(40))
     assert (many < 5 * few) is is_additive

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.service.helpers import SECOND, START_NS, Watch, say, service_of, session_with, summary_model
@@ -638,6 +638,8 @@ def test_the_request_gap_is_the_silence_before_the_request_came_in() -> None:
         max_size=30,
     )
 )
+@example([("say", 1, "app/a", "1"), ("say", 4, "app/a", "1"), ("ask", 5, "", "2"), ("ask", 3, "", "2")])
+@example([("say", 1, "app/a", "1"), ("say", 6, "app/a", "1"), ("ask", 5, "", "2"), ("drop", 1), ("ask", 5, "", "2")])
 def test_a_gap_looked_for_again_is_the_gap_of_the_whole_history(steps: list[tuple[Any, ...]]) -> None:
     """SUM-RNR-02: only what is new is looked at, in any order of events, drops and copies."""
     live = [Session(app_name="app", user_id="u", id="s")]
