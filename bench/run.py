@@ -36,6 +36,7 @@ from workbench.recordings.generate import generate_conversation
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import replay_conversation
 from workbench.replay.planner import ThresholdSums
+from workbench.report.explorer import Explorer
 from workbench.service.service import SessionService
 from workbench.service.settings import ServiceSettings
 from workbench.session.types import Event
@@ -246,8 +247,33 @@ def bench_thresholds() -> None:
         say("  at 60 thresholds, 500 to 138,000 tokens", f"{many * 1e3:.0f} ms", "< 100 ms")
 
 
+def bench_explorer() -> None:
+    """WB-UI-03: what stands there at once after a move of a threshold, the figure drawn included."""
+    config = RunConfig.from_values({**_RUNES, "summarizer": {}, "trigger": {"token": 2000}, "name": "explored"})
+
+    async def redrawn(counter: str) -> float:
+        explorer = Explorer([generated(10_000)], config.replace(counter={"kind": counter})).wait()
+        times = []
+        for n in range(15):
+            start = time.perf_counter()
+            explorer.set(token=1500 + 137 * n)
+            times.append(time.perf_counter() - start)
+            # The exact replay behind it is a thread that the next move would have stopped.
+            explorer.cancel()
+            explorer.wait()
+        return statistics.median(times)
+
+    for counter in ("runes", "tiktoken"):
+        say(
+            f"explorer after a move, 10,000 events, {counter}",
+            f"{asyncio.run(redrawn(counter)) * 1e3:.0f} ms",
+            "< 100 ms",
+        )
+
+
 BENCHES = {
     "thresholds": bench_thresholds,
+    "explorer": bench_explorer,
     "stores": bench_stores,
     "sessions": bench_sessions,
     "turn": bench_turn,

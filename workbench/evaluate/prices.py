@@ -116,7 +116,7 @@ def rates_of(
     else:
         table["cache_write"] = table[write]
     table |= given
-    source = "the configuration" if is_whole else f"{PACKAGE} {version(PACKAGE)}"
+    source = "the configuration" if is_whole else _package_and_version()
     return Rates(
         table["input"],
         table["output"],
@@ -133,6 +133,12 @@ def _moment(prices: PriceSettings, time_ns: int | None) -> datetime:
     if time_ns is None:
         return _LATEST
     return datetime.fromtimestamp(time_ns // _STEP_NS * _STEP_NS // 1_000_000_000, UTC)
+
+
+@cache
+def _package_and_version() -> str:
+    # Cached: reading a package's metadata takes milliseconds, and a run asks once per half hour of its recordings.
+    return f"{PACKAGE} {version(PACKAGE)}"
 
 
 @cache

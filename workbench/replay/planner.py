@@ -12,6 +12,7 @@ configuration needs an exact replay, and the empty text where the answers are th
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -48,6 +49,7 @@ from workbench.summary.delta import delta_session
 from workbench.summary.prompt import built_in_prompt
 from workbench.tokens import SimpleTokenCounter
 
+_KEPT = 64
 _NEVER = 10**15
 _NO_WINDOW = 987_654_321
 """Stands for "the model's window is unknown" in the replay that listens."""
@@ -148,6 +150,8 @@ class ThresholdSums:
         faults = [*listener.faults, *([SEVERAL_BRANCHES] if len(branches) > 1 else [])]
         self._fault = faults[0] if faults else self._heard.fault(conversation.app_name, branch)
         self._metrics: dict[str, Metric] = {}
+        self._found: OrderedDict[str, Firings] = OrderedDict()
+        """By configuration: whoever draws one asks for the same several times."""
         self.calls = tuple(moment.call for moment in self._heard.moments)
         """For each check the call that follows it."""
 
@@ -185,8 +189,13 @@ class ThresholdSums:
             ReplayError: these sums can't answer for this configuration (`why_not` says it beforehand), or a summary
                 would be made of events without any text.
         """
-        self._demand(config)
-        return self._firings(self._gate(config))
+        key = config.config_hash
+        if key not in self._found:
+            self._demand(config)
+            self._found[key] = self._firings(self._gate(config))
+            if len(self._found) > _KEPT:
+                self._found.popitem(last=False)
+        return self._found[key]
 
     def counts(self, config: RunConfig, option: str, thresholds: Iterable[int]) -> list[int]:
         """How often a trigger of one check would fire, for each threshold: the whole range of a slider at once.

@@ -109,6 +109,7 @@ class Explorer:
         self._references = [without_shortening(config), start, *([against] if against is not None else [])]
         self._quiet = False
         self._shown = -1
+        self._configured: tuple[Choices, RunConfig] | None = None
         self._start_ratio = config.counter.runes_per_token
         self._controls = make_controls(choices_of(config), self._computed.conversations, self._references, config)
         self._words: dict[str, widgets.HTML] = {
@@ -149,7 +150,10 @@ class Explorer:
     @property
     def config(self) -> RunConfig:
         """The configuration that the controls mean."""
-        return configured(self.base, self.choices, name=NOW)
+        choices = self.choices
+        if self._configured is None or self._configured[0] != choices:
+            self._configured = choices, configured(self.base, choices, name=NOW)
+        return self._configured[1]
 
     @property
     def against(self) -> RunConfig:
