@@ -121,9 +121,18 @@ def test_configurations_that_come_to_the_same_are_one() -> None:
 
 
 def test_options_of_the_same_last_name_are_told_apart() -> None:
+    grid = {"agent.reasoning_content_mode": ["keep_all", "discard_previous_turns"], "compaction.enabled": [True, False]}
+    names = [one.name for one in configurations(BASE, grid)]
+    assert names[0] == "reasoning_content_mode=keep_all compaction=true"
+    assert len(set(names)) == 4
+    names = [one.name for one in configurations(BASE, {"trigger.token": [1, 2], "summaries.sized_tokens": [1, 2]})]
+    assert names[0] == "token=1 sized_tokens=1"
+
+
+def test_switches_of_the_same_name_are_told_apart_by_their_tables() -> None:
     grid = {"compaction.enabled": [True, False], "tailoring.enabled": [True, False]}
     names = [one.name for one in configurations(BASE, grid)]
-    assert names[0] == "compaction.enabled=true tailoring.enabled=true"
+    assert names[0] == "compaction=true tailoring=true"
     assert len(set(names)) == 4
 
 

@@ -24,6 +24,8 @@ from workbench.replay import conversation as replaying
 from workbench.replay.replay import replay
 from workbench.replay.sources import OnceExtractive
 from workbench.report.comparison import plan_text, sweep_html, sweep_text
+from workbench.report.labels import display_width
+from workbench.report.terminal import LINE_WIDTH
 from workbench.tokens import TiktokenCounter
 
 pytestmark = pytest.mark.slow  # replays whole data sets; `make test-more` runs these
@@ -339,7 +341,9 @@ def test_a_sweep_says_what_it_chose_and_on_what(swept: Sweep) -> None:
     assert "by cost alone: without any needed fact, and a share takes 30 from 10 conversations" in " ".join(
         text.split()
     )
-    assert "[recommended" in text
+    (taken,) = [line for line in text.split("\n") if line.startswith("→")]
+    assert taken.removeprefix("→* ").split("  ")[0] in swept.recommended.replace("token=", "")  # type: ignore[union-attr]
+    assert max(map(display_width, text.split("\n"))) <= LINE_WIDTH
     assert "Fewer tokens" in text
     assert "Take “" in sweep_html(swept)
     assert repr(swept).startswith("Sweep(5 runs: ")

@@ -195,8 +195,11 @@ def _at(values: Any, path: str) -> Any:
 
 
 def _short_names(options: Sequence[str]) -> dict[str, str]:
-    """The last part of each option's name, or the whole where that is not enough to tell them apart."""
-    last = [option.rsplit(".", 1)[-1] for option in options]
+    """The last part of each option's name, or the whole where that is not enough to tell them apart.
+
+    `compaction.enabled` is `compaction`: what is switched says more than that it is a switch.
+    """
+    last = [option.removesuffix(".enabled").rsplit(".", 1)[-1] for option in options]
     return {option: short if last.count(short) == 1 else option for option, short in zip(options, last, strict=True)}
 
 
@@ -205,4 +208,6 @@ def _shown(value: Any) -> str:
         return "+".join(f"{name}:{_shown(inner)}" for name, inner in value.items()) or "{}"
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_shown, value))}]"
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.0f}"
     return value if isinstance(value, str) else json.dumps(value)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from workbench.evaluate.compare import Comparison, Difference, Place, Verdict
     from workbench.evaluate.dry_run import DryRun
     from workbench.evaluate.lint import Lint
-    from workbench.evaluate.sweep import Sweep, SweepPlan
+    from workbench.evaluate.sweep import Candidate, Sweep, SweepPlan
 
 _HEAD = ("per conversation", "reference", "run", "difference", "95 % interval", "sure")
 _PLACE_HEAD = ("conversation", "net tokens", "at call", "prompt there", "reference")
@@ -117,7 +117,12 @@ def _sweep_heading(found: Sweep) -> str:
 
 def _sweep_head(found: Sweep) -> tuple[str, ...]:
     cost = "net tokens" if found.decision.currency is None else "per 1,000"
-    return ("configuration", cost, "recall", "peak", "overflow", "prompt", "cost", "verdict", "pays from turn")
+    overflow = ("overflow",) if _some_overflow(found) else ()
+    return ("configuration", cost, "recall", "peak", *overflow, "prompt", "cost", "on the rest")
+
+
+def _some_overflow(found: Sweep) -> bool:
+    return any(one.standing.overflow_calls for one in found.candidates)
 
 
 def _sweep_rows(found: Sweep) -> list[list[str]]:
@@ -125,19 +130,41 @@ def _sweep_rows(found: Sweep) -> list[list[str]]:
     shown += [one for one in found.candidates[_MAX_SWEEP_ROWS:] if one.name == found.baseline]
     rows = []
     for one in shown:
-        tags = [
-            tag for tag, name in (("recommended", found.recommended), ("baseline", found.baseline)) if name == one.name
-        ]
-        name = shorten(one.name, 44) + (f" [{', '.join(tags)}]" if tags else "")
+        marks = f"{'→' if one.name == found.recommended else ' '}{'*' if one.is_pareto else ' '} "
         size, cost = (
             UNKNOWN if change is None else _signed_percent(change)
             for change in (one.rest_prompt_change, one.rest_cost_change)
         )
         figures = standing_cells(one.standing, found.decision.currency)
-        pays = UNKNOWN if one.break_even_turn is None else str(one.break_even_turn)
-        verdict = one.verdict or "the baseline"
-        rows.append([name + ("" if not one.is_pareto else " *"), *figures, size, cost, verdict, pays])
+        if not _some_overflow(found):
+            figures.pop()
+        rows.append([marks + _values_of_name(one.name), *figures, size, cost, _sweep_verdict(one)])
     return rows
+
+
+def _values_of_name(name: str) -> str:
+    """`token:1600 mode=user` as `token:1600 · user`; the note says once what the values are of."""
+    parts = name.split(" ")
+    return " · ".join(part.partition("=")[2] or part for part in parts) if _is_of_grid(name) else name
+
+
+def _is_of_grid(name: str) -> bool:
+    return all("=" in part or ":" in part for part in name.split(" "))
+
+
+def _options_of_names(found: Sweep) -> str:
+    """What the values of the longest name are of; empty where no name is made of values."""
+    names = [one.name.split(" ") for one in found.candidates if _is_of_grid(one.name)]
+    longest = max(names, key=len, default=[])
+    return " · ".join(part.partition("=")[0] if "=" in part else "trigger" for part in longest)
+
+
+def _sweep_verdict(one: Candidate) -> str:
+    if not one.verdict:
+        return "the baseline"
+    if one.break_even_turn is None or not one.verdict.endswith("and cheaper"):
+        return one.verdict
+    return f"cheaper from turn {one.break_even_turn}"
 
 
 def standing_cells(standing: Standing, currency: str | None) -> list[str]:
@@ -152,12 +179,19 @@ def standing_cells(standing: Standing, currency: str | None) -> list[str]:
 
 
 def _sweep_note(found: Sweep) -> str:
-    rest = f"the last four columns on {counted(len(found.reported_on), 'other')}"
+    rest = f"the last three columns on {counted(len(found.reported_on), 'other')}"
     if found.chosen_on == found.reported_on:
-        rest = "so are the last four columns, since there is no other"
+        rest = "so are the last three columns, since there is no other"
+    options = _options_of_names(found)
+    names = f"Values of {options}. " if options else ""
+    no_overflow = "" if _some_overflow(found) else "No prompt is over a known window. "
     said = (
-        f"Chosen on {counted(len(found.chosen_on), 'conversation')} (seed {found.seed}); {rest}, against "
-        f"{quoted(found.baseline)}. * = no run that fits is better in cost, recall and peak at once."
+        names
+        + no_overflow
+        + (
+            f"Chosen on {counted(len(found.chosen_on), 'conversation')} (seed {found.seed}); {rest}, against "
+            f"{quoted(found.baseline)}. → = recommended; * = no run that fits is better in cost, recall and peak at once."
+        )
     )
     if found.decision.unweighed:
         return f"{said} Fewer tokens say nothing about what a summary has lost."
