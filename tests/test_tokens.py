@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from random import Random
 
 import pytest
@@ -127,6 +129,32 @@ def test_each_distinct_text_is_tokenized_once():
     for text in ("one", "two", "one", ""):
         counter.count_text(text)
     assert counter.counter_calls == 2
+
+
+def test_a_counted_text_isnt_held_in_memory_for_its_counts_sake():
+    """SUM-TOK-07: a service counts for months."""
+
+    class Text(str):
+        __slots__ = ("__weakref__",)  # a plain string can't be watched
+
+    counter = TiktokenCounter("cl100k_base")
+    text = Text("a long prompt, " * 20)
+    watched, tokens = weakref.ref(text), counter.count_text(text)
+    del text
+    gc.collect()
+    assert watched() is None
+    assert (counter.count_text("a long prompt, " * 20), counter.counter_calls) == (tokens, 1)
+
+
+def test_counts_that_nobody_asks_for_any_more_are_forgotten(monkeypatch):
+    monkeypatch.setattr("workbench.tokens._MAX_REMEMBERED", 4)
+    counter = TiktokenCounter("cl100k_base")
+    for n in range(30):
+        assert counter.count_text("always asked for") == 3
+        counter.count_text(f"word {n}")
+    assert counter.counter_calls == 31
+    counter.count_text("word 0")
+    assert counter.counter_calls == 32
 
 
 def test_half_a_surrogate_pair_is_counted_not_refused(tiktokens):

@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -140,6 +141,8 @@ def has_floor(message: Message) -> bool:
 class TiktokenCounter:
     """Counts with a tiktoken encoding, each distinct text once (SUM-TOK-07); no overhead, no minimum.
 
+    Counts of the last half million texts are remembered, and those of up to as many before them.
+
     Args:
         model_name: Model whose encoding to take, or the encoding's own name; unknown names get `cl100k_base`.
     """
@@ -150,12 +153,17 @@ class TiktokenCounter:
     def __init__(self, model_name: str) -> None:
         self._encoding = load_encoding(model_name)
         self.counter_id = f"tiktoken:{self._encoding.name}"
-        self._counts: dict[str, int] = {"": 0}
+        self._counts: dict[str | bytes, int] = {"": 0}
+        self._older: dict[str | bytes, int] = {}
         self.counter_calls = 0
         """Texts tokenized so far, all distinct."""
 
     def count_text(self, text: str) -> int:
-        tokens = self._counts.get(text)
+        # A long text isn't kept for its count's sake: that would hold every prompt of a service in memory.
+        key = text if len(text) <= _SHORT else blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        tokens = self._counts.get(key)
+        if tokens is None and (tokens := self._older.get(key)) is not None:
+            self._remember(key, tokens)
         if tokens is None:
             self.counter_calls += 1
             try:
@@ -163,8 +171,14 @@ class TiktokenCounter:
             except UnicodeEncodeError:
                 # Half a surrogate pair, from JSON: counted as the replacement character it would become.
                 tokens = len(self._encoding.encode_ordinary(text.encode("utf-8", "replace").decode()))
-            self._counts[text] = tokens
+            self._remember(key, tokens)
         return tokens
+
+    def _remember(self, key: str | bytes, tokens: int) -> None:
+        if len(self._counts) >= _MAX_REMEMBERED:
+            # What wasn't asked for since the last time goes.
+            self._older, self._counts = self._counts, {"": 0}
+        self._counts[key] = tokens
 
     def count_line(self, text: str) -> int:
         """Tokens of `text` with a newline behind it, without tokenizing the whole text a second time.
@@ -186,6 +200,9 @@ class TiktokenCounter:
         return f"TiktokenCounter({self._encoding.name!r})"
 
 
+_SHORT = 64
+"""Up to so many characters a text is its own key."""
+_MAX_REMEMBERED = 500_000
 _MARKS = frozenset(" ,.;:!?，。；：！？、")
 _TAIL_CHARS = 80
 

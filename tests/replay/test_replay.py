@@ -18,13 +18,13 @@ from tests.replay.conftest import chat, config, summarising
 from workbench.agent.flow import SentRequest
 from workbench.build import billing_counter, engine_counter
 from workbench.call import EMPTY_CONTEXT
-from workbench.errors import ConfigError, ReplayError, StoreError
+from workbench.errors import ConfigError, ReplayError, StoreError, StoreLockedError
 from workbench.recordings import Recordings
 from workbench.replay.cache import common_prefix_tokens, part_text, tools_text
 from workbench.replay.conversation import replay_conversation
 from workbench.replay.meter import CallFacts
 from workbench.replay.replay import replay
-from workbench.replay.runs import FACT_NAMES, load_runs, query_runs
+from workbench.replay.runs import FACT_NAMES, Run, RunKey, RunWriter, load_runs, query_runs
 from workbench.replay.trace import TABLES
 
 PARTS = (
@@ -222,7 +222,8 @@ def test_a_killed_replay_resumes_and_ends_with_the_same_trace(
     process = subprocess.Popen([sys.executable, "-c", _KILLED, str(source), str(folder)], cwd=Path(__file__).parents[2])
     partial = folder / f"{undisturbed.run_id}.partial.duckdb"
     deadline = time.monotonic() + 60
-    while not (partial.exists() and partial.stat().st_size > 20_000) and process.poll() is None:
+    log = partial.with_name(partial.name + ".wal")
+    while not (log.exists() and log.stat().st_size > 40_000) and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
@@ -308,3 +309,36 @@ def test_a_session_that_expired_between_two_requests_is_made_anew(recorded: Call
     rows = [dict(zip(columns, row, strict=True)) for row in trace.rows["calls"]]
     assert len(rows) == 6
     assert rows[0]["history_tokens"] == rows[2]["history_tokens"]
+
+
+def test_a_run_is_read_one_conversation_after_the_other_with_the_rows_of_each(
+    recorded: Callable[..., Recordings], tmp_path: Path
+) -> None:
+    recordings = recorded(*(chat(4 + i, ident=f"c{i}") for i in range(3)))
+    run = replay(recordings, summarising(), runs=tmp_path, progress=False)["summaries"]
+    tables = ("calls", "summaries", "violations")
+    found = list(run.by_conversation(tables))
+    assert [row for row, _ in found] == run.rows("conversations")
+    for table in tables:
+        assert [one for _, rows in found for one in rows[table]] == run.rows(table)
+    assert all(one["conversation"] == row["conversation"] for row, rows in found for one in rows["calls"])
+
+
+def test_a_run_that_another_process_goes_on_with_between_two_blocks_is_let_be(
+    recorded: Callable[..., Recordings], tmp_path: Path
+) -> None:
+    (conversation,) = recorded(chat(2)).load()
+    key = RunKey(summarising(), "data", "source", "engine")
+    first, second = RunWriter(tmp_path, key), RunWriter(tmp_path, key)
+    first.begin(fresh=False)
+    first.rest()
+    second.begin(fresh=False)
+    second.add([replay_conversation(conversation, key.config)])
+    second.close()
+    with pytest.raises(StoreLockedError, match="another process replays the same run"):
+        first.add([replay_conversation(conversation, key.config)])
+    first.close()
+    second.finish()
+    with pytest.raises(StoreLockedError, match="another process replays the same run"):
+        first.finish()
+    assert Run(second.path).rows("conversations")[0]["conversation"] == conversation.id

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import StoreCorruptError, StoreError, StoreLockedError
-from workbench.store.tables import Columns, Row, TableFile, check_is_duckdb, query_files, read_table
+from workbench.store.tables import Columns, Row, TableFile, check_is_duckdb, query_files, read_table, read_together
 
 COLUMNS = {"t": [("text", "VARCHAR"), ("n", "BIGINT")]}
 
@@ -89,3 +89,30 @@ def test_several_files_answer_as_one_and_names_are_only_names(tmp_path: Path) ->
     columns, rows = query_files(files, ["t"], 'SELECT "file", text FROM t ORDER BY ALL', key="file")
     assert columns == ["file", "text"]
     assert rows == [(name, name) for name in sorted(files)]
+
+
+PAIR = {"first": [("key", "VARCHAR")], "second": [("key", "VARCHAR"), ("n", "BIGINT")]}
+
+
+def paired(path: Path, second: Sequence[Row]) -> Path:
+    file = TableFile(path)
+    file.create(PAIR)
+    file.append({"first": [("a",), ("b",), ("c",)], "second": second})
+    file.close()
+    return path
+
+
+def test_tables_that_were_written_together_are_read_together(tmp_path: Path) -> None:
+    path = paired(tmp_path / "a.duckdb", [("a", 1), ("a", 2), ("c", 3)])
+    found = [
+        (row["key"], [one["n"] for one in rows["second"]])
+        for row, rows in read_together(path, "first", ["second"], key="key")
+    ]
+    assert found == [("a", [1, 2]), ("b", []), ("c", [3])]
+
+
+@pytest.mark.parametrize("rows", [[("c", 1), ("a", 2)], [("d", 1)]])
+def test_rows_out_of_order_are_never_left_out_silently(tmp_path: Path, rows: Sequence[Row]) -> None:
+    path = paired(tmp_path / "a.duckdb", rows)
+    with pytest.raises(StoreCorruptError, match=r"second of key '[ad]' are out of order"):
+        list(read_together(path, "first", ["second"], key="key"))

@@ -260,6 +260,7 @@ def compare(
     conversations: Iterable[str] | None = None,
     seed: int = 0,
     min_recall: float = MIN_RECALL,
+    figures: Mapping[str, Mapping[str, ConversationFigures]] | None = None,
 ) -> Comparison:
     """Compare runs, conversation by conversation.
 
@@ -269,6 +270,7 @@ def compare(
         conversations: Look only at these.
         seed: Of the bootstrap; it stands in every row.
         min_recall: What the run to take must keep of the needed facts, as a share of what the baseline keeps.
+        figures: By run, what `figures_of` says, from whoever has it already.
     Returns:
         Differences in the order of runs and `MEASURES`. A conversation counts when all runs have it, unchanged.
     Raises:
@@ -280,7 +282,8 @@ def compare(
     reference = next(iter(named)) if reference is None else reference
     if reference not in named:
         raise ConfigError.for_field("reference", reference, ", ".join(named), hint=nearest_name(reference, named))
-    figures = {name: figures_of(run) for name, run in named.items()}
+    known = figures or {}
+    figures = {name: known[name] if name in known else figures_of(run) for name, run in named.items()}
     wanted = None if conversations is None else frozenset(conversations)
     paired, unpaired = _paired(figures, wanted)
     if not paired:

@@ -8,13 +8,14 @@ a configuration has paid for itself. Implements WB-COST-01, -02, WB-CACHE-05 and
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from workbench.config import CacheSettings, PriceSettings, RunConfig, TokenPrices
-from workbench.evaluate.net import net_of_call, net_of_summary
+from workbench.evaluate.net import net_of_call, net_of_summary, rows_by_conversation
 from workbench.evaluate.prices import Rates, rates_of
 from workbench.evaluate.providers import CacheRule, CacheSimulation, CacheUse, Sent, cache_rule
 
@@ -256,19 +257,18 @@ class _Reckoning:
         self._rates: dict[tuple[bool, str, int | None], Rates | None] = {}
 
     def result(self) -> RunCost:
-        calls, summaries = _grouped(self._run.rows("calls")), _grouped(self._run.rows("summaries"))
-        conversations = self._run.rows("conversations")
         found: list[CallCost] = []
-        for row in conversations:
-            name = row["conversation"]
-            found += self._conversation(row, calls.get(name, []), summaries.get(name, []))
+        n_conversations = 0
+        for row, rows in rows_by_conversation(self._run, ("calls", "summaries")):
+            n_conversations += 1
+            found += self._conversation(row, rows["calls"], rows["summaries"])
         return RunCost(
             calls=tuple(found),
             rules=tuple(self._rules.values()),
             currency=self._prices.currency,
             priced_by=tuple(self._sources),
             unknown=tuple(self._unknown),
-            n_conversations=len(conversations),
+            n_conversations=n_conversations,
         )
 
     def _conversation(self, row: Row, calls: Sequence[Row], summaries: Sequence[Row]) -> Iterator[CallCost]:
@@ -432,13 +432,6 @@ def _values_of(config: Any) -> Mapping[str, Any]:
     return values if isinstance(values, Mapping) else {}
 
 
-def _grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    grouped: dict[str, list[Row]] = {}
-    for row in rows:
-        grouped.setdefault(row["conversation"], []).append(row)
-    return grouped
-
-
 def _time(row: Row) -> int:
     return int(row.get("time_ns") or 0)
 
@@ -555,32 +548,39 @@ def break_even(cost: RunCost, baseline: RunCost, *, conversations: Iterable[str]
     """
     wanted = None if conversations is None else frozenset(conversations)
     by_money = cost.cost is not None and baseline.cost is not None and cost.currency == baseline.currency
-    turns: dict[str, int | None] = {}
-    longest = 0
-    for name, calls in cost.by_conversation.items():
-        if name not in baseline.by_conversation or (wanted is not None and name not in wanted):
-            continue
-        own, other = _by_turn(calls, by_money), _by_turn(baseline.by_conversation[name], by_money)
-        n_turns = max((*own, *other), default=-1) + 1
-        longest = max(longest, n_turns)
-        turns[name] = _last_dearer(own, other, n_turns)
-    return BreakEven(turns, longest)
+    pairs = {
+        name: (
+            spent_by_turn(calls, by_money=by_money),
+            spent_by_turn(baseline.by_conversation[name], by_money=by_money),
+        )
+        for name, calls in cost.by_conversation.items()
+        if name in baseline.by_conversation and (wanted is None or name in wanted)
+    }
+    return break_even_of(pairs)
 
 
-def _by_turn(calls: Iterable[CallCost], by_money: bool) -> dict[int, float]:
-    spent: dict[int, float] = {}
+def break_even_of(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> BreakEven:
+    """The same from what was spent in each turn, by the configuration and by the baseline."""
+    turns = {name: _last_dearer(own, other) for name, (own, other) in pairs.items()}
+    return BreakEven(turns, max((max(map(len, pair)) for pair in pairs.values()), default=0))
+
+
+def spent_by_turn(calls: Iterable[CallCost], *, by_money: bool) -> array[float]:
+    """Money or net tokens of each turn of one conversation."""
+    spent = array("d")
     for call in calls:
-        amount = call.cost if by_money else call.net_tokens
-        spent[call.turn] = spent.get(call.turn, 0.0) + (amount or 0.0)
+        while len(spent) <= call.turn:
+            spent.append(0.0)
+        spent[call.turn] += (call.cost if by_money else call.net_tokens) or 0.0
     return spent
 
 
-def _last_dearer(own: Mapping[int, float], other: Mapping[int, float], n_turns: int) -> int | None:
+def _last_dearer(own: Sequence[float], other: Sequence[float]) -> int | None:
     """The turn behind the last at whose end more had been spent, from 1; None if that is the last of all."""
-    ahead, behind, last = 0.0, 0.0, 0
+    ahead, behind, last, n_turns = 0.0, 0.0, 0, max(len(own), len(other))
     for turn in range(n_turns):
-        ahead += own.get(turn, 0.0)
-        behind += other.get(turn, 0.0)
+        ahead += own[turn] if turn < len(own) else 0.0
+        behind += other[turn] if turn < len(other) else 0.0
         if ahead > behind * (1 + 1e-9):
             last = turn + 1
     return None if last == n_turns else last + 1

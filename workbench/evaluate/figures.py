@@ -5,13 +5,14 @@ In: a run's rows, and its cost call by call where it knows one. Out: `Conversati
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from workbench.evaluate.cost import CallCost, RunCost
-from workbench.evaluate.net import RunLike, net_of_call, net_of_summary
+from workbench.evaluate.cost import CallCost, RunCost, spent_by_turn
+from workbench.evaluate.net import RunLike, net_of_call, net_of_summary, rows_by_conversation
 from workbench.evaluate.retention import retention
 from workbench.replay.needed_states import VISIBLE
 
@@ -20,7 +21,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ConversationFigures:
-    """What one run did in one conversation; sums over its calls and summaries."""
+    """What one run did in one conversation; sums over its calls and summaries.
+
+    What stands there per call is in arrays: a sweep holds those of all its runs.
+    """
 
     conversation: str
     content_hash: str
@@ -35,12 +39,16 @@ class ConversationFigures:
     """None where the window is unknown."""
     prefix_tokens: int
     reusable_tokens: int
-    prompt_per_call: tuple[int, ...]
-    net_upto_call: tuple[float, ...]
+    prompt_per_call: Sequence[int]
+    net_upto_call: Sequence[float]
     """Net tokens of everything up to each call, the summaries that it can see included."""
     cost: float | None = None
     """Money; None where a price is unknown."""
-    cost_upto_call: tuple[float, ...] = ()
+    cost_upto_call: Sequence[float] = ()
+    """The same for money; empty where a price is unknown."""
+    net_by_turn: Sequence[float] = ()
+    """Net tokens of each turn; empty for a run without cost call by call."""
+    cost_by_turn: Sequence[float] = ()
     """The same for money; empty where a price is unknown."""
     needed_facts: int = 0
     """Of the headline (WB-RET-01b), as is the next."""
@@ -49,37 +57,30 @@ class ConversationFigures:
 
 def figures_of(run: RunLike) -> dict[str, ConversationFigures]:
     """The figures of each conversation of a run, in its order."""
-    calls, summaries = _grouped(run.rows("calls")), _grouped(run.rows("summaries"))
-    firings: dict[str, int] = {}
-    for row in run.rows("checks"):
-        firings[row["conversation"]] = firings.get(row["conversation"], 0) + bool(row["fired"])
     facts: dict[str, tuple[int, int]] = {}
     for row in retention(run).headline:
         needed, visible = facts.get(row["conversation"], (0, 0))
         facts[row["conversation"]] = (needed + 1, visible + (row["state"] in VISIBLE))
     found = getattr(run, "cost", None)
-    costs = found.by_conversation if isinstance(found, RunCost) and found.cost is not None else {}
+    cost = found if isinstance(found, RunCost) else None
     return {
         (name := row["conversation"]): _figures(
-            row,
-            calls.get(name, []),
-            summaries.get(name, []),
-            firings.get(name, 0),
-            facts.get(name, (0, 0)),
-            costs.get(name, [] if costs else None),
+            row, rows, facts.get(name, (0, 0)), None if cost is None else cost.by_conversation.get(name, []),
+            is_priced=cost is not None and cost.cost is not None,
         )
-        for row in run.rows("conversations")
-    }
+        for row, rows in rows_by_conversation(run, ("calls", "summaries", "checks"))
+    }  # fmt: skip
 
 
 def _figures(
     row: Row,
-    calls: Sequence[Row],
-    summaries: Sequence[Row],
-    firings: int,
+    rows: Mapping[str, Sequence[Row]],
     facts: tuple[int, int],
     costs: Sequence[CallCost] | None,
+    *,
+    is_priced: bool,
 ) -> ConversationFigures:
+    calls, summaries = rows["calls"], rows["summaries"]
     per_call = [net_of_call(call) for call in calls]
     summary_net = 0.0
     for summary in summaries:
@@ -88,7 +89,7 @@ def _figures(
         if summary["call"] < len(per_call):  # a summary behind the last call is in the total only
             per_call[summary["call"]] += net
     knows_window = any(call["window"] is not None for call in calls)
-    money = None if costs is None else [(one.call, one.cost or 0.0) for one in costs]
+    money = None if costs is None or not is_priced else [(one.call, one.cost or 0.0) for one in costs]
     return ConversationFigures(
         conversation=row["conversation"],
         content_hash=row["content_hash"],
@@ -97,30 +98,25 @@ def _figures(
         prompt_tokens=sum(call["prompt_tokens"] for call in calls),
         peak_prompt_tokens=max((call["prompt_tokens"] for call in calls), default=0),
         summary_tokens=sum((s["request_tokens"] or 0) + (s["completion_tokens"] or 0) for s in summaries),
-        firings=firings,
+        firings=sum(bool(check["fired"]) for check in rows["checks"]),
         summaries=sum(summary["status"] == "written" for summary in summaries),
         overflow_calls=sum(bool(call["overflow"]) for call in calls) if knows_window or not calls else None,
         prefix_tokens=sum(call["prefix_tokens"] or 0 for call in calls),
         reusable_tokens=sum(call["reusable_tokens"] or 0 for call in calls if call["prefix_tokens"] is not None),
-        prompt_per_call=tuple(call["prompt_tokens"] for call in calls),
-        net_upto_call=tuple(accumulate(per_call)),
+        prompt_per_call=array("q", (call["prompt_tokens"] for call in calls)),
+        net_upto_call=array("d", accumulate(per_call)),
         cost=None if money is None else sum(amount for _, amount in money),
         cost_upto_call=() if money is None else _upto_call(money, len(calls)),
+        net_by_turn=() if costs is None else spent_by_turn(costs, by_money=False),
+        cost_by_turn=() if costs is None or money is None else spent_by_turn(costs, by_money=True),
         needed_facts=facts[0],
         visible_facts=facts[1],
     )
 
 
-def _upto_call(spent: Sequence[tuple[int, float]], n_calls: int) -> tuple[float, ...]:
+def _upto_call(spent: Sequence[tuple[int, float]], n_calls: int) -> array[float]:
     per_call = [0.0] * n_calls
     for call, amount in spent:
         if call < n_calls:
             per_call[call] += amount
-    return tuple(accumulate(per_call))
-
-
-def _grouped(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    grouped: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        grouped.setdefault(row["conversation"], []).append(row)
-    return grouped
+    return array("d", accumulate(per_call))

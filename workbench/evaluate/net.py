@@ -6,7 +6,7 @@ sweeps, for whole runs and call by call (WB-TUNE-06).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -47,6 +47,33 @@ class RunLike(Protocol):
 
 
 Runs = Mapping[str, RunLike]
+
+
+class Rows(Protocol):
+    """What has rows of trace tables."""
+
+    def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
+        """Rows of one trace table, of one conversation or all, in the order of the trace."""
+        ...
+
+
+def rows_by_conversation(
+    run: Rows, tables: Sequence[str]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Sequence[Mapping[str, Any]]]]]:
+    """Each conversation's row with its rows of some tables, in the run's order.
+
+    A stored run reads one conversation after the other; rows that are in memory already are grouped.
+    """
+    read = getattr(run, "by_conversation", None)
+    if read is not None:
+        yield from read(tables)
+        return
+    grouped: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in tables}
+    for name, groups in grouped.items():
+        for row in run.rows(name):
+            groups.setdefault(row["conversation"], []).append(row)
+    for row in run.rows("conversations"):
+        yield row, {name: groups.get(row["conversation"], []) for name, groups in grouped.items()}
 
 
 class Configured(Protocol):

@@ -19,7 +19,7 @@ from typing import Any
 from workbench.config import RunConfig
 from workbench.evaluate.choice import MIN_RECALL, Decision, Standing, decide
 from workbench.evaluate.compare import SMALLER_BUT_DEARER, Comparison, compare, verdict_of
-from workbench.evaluate.cost import break_even
+from workbench.evaluate.cost import break_even_of
 from workbench.evaluate.figures import ConversationFigures, figures_of
 from workbench.evaluate.grid import DEFAULT_MAX_RUNS, configurations
 from workbench.evaluate.net import is_baseline, without_shortening
@@ -34,7 +34,7 @@ from workbench.replay.trace import SUMMARIES
 CHOOSE_SHARE = 0.7
 _PILOT_CALLS = 100
 _PILOT_S = 2.0
-_BATCH = 4
+_BATCH = 16
 """Configurations that are replayed together: each holds its run file open, some 8 MB of memory (PERF-04)."""
 _MAX_COMPARED = 20
 
@@ -257,7 +257,13 @@ def choose(runs: RunSet, plan: SweepPlan, *, seed: int = 0, min_recall: float = 
         name = standing.name
         size, cost = (_change(now, before) for now, before in zip(rest[name], rest[baseline], strict=True))
         verdict = verdict_of(rest[name][0] - rest[baseline][0], rest[name][1] - rest[baseline][1])
-        pays = break_even(runs[name].cost, runs[baseline].cost, conversations=reported_on)
+        own, other = figures[name], figures[baseline]
+        pays = break_even_of(
+            {
+                one: (_by_turn(own[one], by_money=by_money), _by_turn(other[one], by_money=by_money))
+                for one in reported_on
+            }
+        )
         candidates.append(
             Candidate(
                 name=name,
@@ -271,7 +277,7 @@ def choose(runs: RunSet, plan: SweepPlan, *, seed: int = 0, min_recall: float = 
             )
         )
     compared = [runs[name] for name in (baseline, *(n for n in order[: _MAX_COMPARED + 1] if n != baseline))]
-    comparison = compare(*compared, reference=baseline, conversations=reported_on, seed=seed)
+    comparison = compare(*compared, reference=baseline, conversations=reported_on, seed=seed, figures=figures)
     best = candidates[0] if decision.recommended else None
     return Sweep(
         runs=runs,
@@ -340,6 +346,10 @@ def _sums(figures: Mapping[str, ConversationFigures], names: Sequence[str], *, b
     wanted = [figures[name] for name in names]
     costs = ((one.cost or 0.0) if by_money else one.net_tokens for one in wanted)
     return float(sum(one.prompt_tokens for one in wanted)), sum(costs)
+
+
+def _by_turn(figures: ConversationFigures, *, by_money: bool) -> Sequence[float]:
+    return figures.cost_by_turn if by_money else figures.net_by_turn
 
 
 def _change(now: float, before: float) -> float | None:

@@ -153,6 +153,8 @@ def _run_all(recordings: Recordings, writers: Sequence[RunWriter], jobs: int, ba
 def _write(writers: Sequence[RunWriter], traces: Iterable[Sequence[ConversationTrace]], bar: Progress) -> None:
     for writer, batch in zip(writers, traces, strict=True):
         writer.add(batch)
+        if len(writers) > 1:
+            writer.rest()
         bar.advance(len(batch))
         del batch  # before the next configuration's rows are made
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -177,6 +177,22 @@ class RunWriter:
         self._tables = duck.TableFile(self._partial)
         self._tables.create({**schemas, "run": _RUN_COLUMNS, "done": _DONE_COLUMNS})
 
+    def rest(self) -> None:
+        """Let the file go until the next block: every file that is held open keeps its newest rows in memory."""
+        self.close()
+
+    def _opened(self) -> duck.TableFile:
+        """The file, taken up again if it was let go."""
+        if self._tables is None:
+            busy = StoreLockedError(f"{self._partial}: another process replays the same run", hint="wait, or end it")
+            if not self._partial.exists():
+                raise busy
+            self._tables = duck.TableFile(self._partial)
+            _, rows = self._tables.read("SELECT position FROM done")
+            if {row[0] for row in rows} != self.done:
+                raise busy
+        return self._tables
+
     def close(self) -> None:
         """Let the file go; what is written stays, for a run that goes on with it."""
         tables, self._tables = self._tables, None
@@ -192,16 +208,15 @@ class RunWriter:
             for name, batch in trace.rows.items():
                 rows[name].extend(batch)
         done = [(trace.position, trace.conversation, trace.digest()) for trace in traces]
-        assert self._tables is not None
-        self._tables.append({**rows, "done": done})
+        self._opened().append({**rows, "done": done})
         self.done |= {trace.position for trace in traces}
 
     def finish(self) -> None:
         """Add the totals and give the file its final name."""
-        assert self._tables is not None
-        _, finished = self._tables.read("SELECT count(*) FROM run")
+        tables = self._opened()
+        _, finished = tables.read("SELECT count(*) FROM run")
         if not finished[0][0]:
-            self._add_totals(self._tables)
+            self._add_totals(tables)
         self.close()
         try:
             self._partial.replace(self.path)
@@ -266,17 +281,26 @@ def _plain_number(value: Any) -> Any:
     return value if value is None or isinstance(value, float) else int(value)
 
 
-class _Tables:
-    """The rows that money is worked out from; the file is opened once for all of them."""
+class _Costs:
+    """What runs cost call by call, the newest kept: in a sweep of many runs those of all would fill the memory."""
 
-    def __init__(self, path: Path, config: RunConfig) -> None:
-        self.config = config
-        self._tables = duck.read_tables(path, ["conversations", "calls", "summaries"])
+    def __init__(self, max_calls: int) -> None:
+        self._max_calls = max_calls
+        self._kept: OrderedDict[Run, RunCost] = OrderedDict()
 
-    def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
-        columns, rows = self._tables[table]
-        found = [dict(zip(columns, row, strict=True)) for row in rows]
-        return found if conversation is None else [row for row in found if row["conversation"] == conversation]
+    def of(self, run: Run) -> RunCost:
+        if run not in self._kept:
+            from workbench.evaluate.cost import cost_of
+
+            self._kept[run] = cost_of(run)
+        self._kept.move_to_end(run)
+        found = self._kept[run]
+        while len(self._kept) > 1 and sum(len(cost.calls) for cost in self._kept.values()) > self._max_calls:
+            self._kept.popitem(last=False)
+        return found
+
+
+_costs = _Costs(max_calls=50_000)
 
 
 class Run:
@@ -311,12 +335,10 @@ class Run:
         stored: dict[str, Any] = json.loads(self._meta["facts_json"])
         return {name: stored.get(name) for name in FACT_NAMES} | self.cost.facts()
 
-    @cached_property
+    @property
     def cost(self) -> RunCost:
-        """What the run costs, call by call, under its configuration's cache rules and prices."""
-        from workbench.evaluate.cost import cost_of
-
-        return cost_of(_Tables(self.path, self.config))
+        """What the run costs, call by call, under its configuration's cache rules and prices; worked out when asked for."""
+        return _costs.of(self)
 
     def priced(self, **changes: Any) -> Run:
         """The same rows under other cache rules or prices, without a replay.
@@ -349,6 +371,12 @@ class Run:
         where = {} if conversation is None else {"conversation": conversation}
         columns, rows = duck.read_table(self.path, table, where=where)
         return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def by_conversation(
+        self, tables: Sequence[str]
+    ) -> Iterator[tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]]:
+        """Each conversation's row with its rows of some tables, one after the other: only one is in memory."""
+        return duck.read_together(self.path, "conversations", tables, key="conversation")
 
     def call(self, conversation: str, call: int) -> Call:
         """One call, its exact request made again by the engine; a notebook shows it.
