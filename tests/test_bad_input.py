@@ -178,3 +178,65 @@ def test_b40_a_model_whose_window_nobody_knows_is_no_what_if(here: Path, capsys:
         '[model]\ncontext_window = 9000\n[billing]\nencoding = "runes:1"\n', encoding="utf-8"
     )
     assert main([*wanted]) == 0
+
+
+# --- outputs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compare", "own.jsonl", "--config", "today.toml", "--report", "own.jsonl"),
+        ("replay", "*.jsonl", "--config", "today.toml", "--report", "./own.jsonl"),
+        ("replay", ".", "--config", "today.toml", "--report", "own.jsonl"),
+        ("sweep", "own.jsonl", "--config", "today.toml", "--yes", "--out", "own.jsonl"),
+        ("sweep", "own.jsonl", "--config", "today.toml", "--yes", "--out", "today.toml"),
+        ("import", "own.jsonl", "--user", "nobody", "--to", "own.jsonl"),
+        ("calibrate", "own.jsonl", "--config", "today.toml", "-o", "today.toml"),
+    ],
+)
+def test_no_command_writes_over_what_it_reads(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    (here / "today.toml").write_text("[trigger]\ntoken = 100\n", encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in here.iterdir()}
+    code, said = refused(capsys, *arguments)
+    assert code == 2
+    assert "is read by this command, and would be lost; name another file with -" in said
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == before
+
+
+@pytest.mark.parametrize(("target", "reason"), [("folder", "is a folder"), ("own.jsonl/x", "own.jsonl is no folder")])
+@pytest.mark.parametrize(
+    ("command", "option"), [("sweep", "--out"), ("sweep", "--report"), ("replay", "--report"), ("import", "--to")]
+)
+def test_a_place_that_cannot_be_written_is_told_before_the_work(
+    here: Path, capsys: pytest.CaptureFixture[str], command: str, option: str, target: str, reason: str
+) -> None:
+    (here / "folder").mkdir()
+    code, said = refused(capsys, command, "own.jsonl", option, target, *(["--yes"] if command == "sweep" else []))
+    assert (code, reason in said) == (2, True)
+    assert not (here / "runs").exists()
+
+
+def test_a_report_in_the_folder_of_the_recordings_is_written_anew(here: Path) -> None:
+    (here / "report.html").write_text("old", encoding="utf-8")
+    assert main(["replay", ".", "--report", "report.html", "--runs", "../runs"]) == 0
+    assert (here / "report.html").read_text(encoding="utf-8") != "old"
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        (("--over", "trigger.token=1.2.3..4/2"), "trigger.token = '1.2.3..4/2'"),
+        (("--over", "trigger.token=1", "--over", "trigger.token=2"), "allowed: each option once"),
+        (("--grid", "grid.toml"), "grid.toml: grid: expected a table of options and their values"),
+    ],
+)
+def test_a_grid_that_is_none_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], grid: tuple[str, ...], message: str
+) -> None:
+    (here / "grid.toml").write_text("grid = 5\n", encoding="utf-8")
+    code, said = refused(capsys, "sweep", "own.jsonl", "--yes", *grid)
+    assert code == 2
+    assert message in said

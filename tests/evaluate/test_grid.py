@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -55,6 +56,25 @@ def test_an_axis_is_a_list_or_a_range(said: Any, values: tuple[Any, ...]) -> Non
 )
 def test_what_is_no_axis_is_refused(said: Any) -> None:
     with pytest.raises(ConfigError):
+        axes_of({"trigger.token": said})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"from": 1, "to": math.inf, "step": 1},
+        {"from": 1, "to": math.nan, "steps": 2},
+        {"from": 1, "to": 10**400, "steps": 2},
+        {"from": -1e308, "to": 1e308, "steps": 2},
+        {"from": 1, "to": 10, "steps": 2.5},
+        {"from": 1, "to": 10, "steps": math.nan},
+        {"from": 0, "to": 1e300, "step": 1e-300},
+        {"values": [1], "when": [1]},
+    ],
+)
+def test_an_axis_of_impossible_numbers_is_refused(said: Any) -> None:
+    """Never a raw error of Python, and never a range that doesn't reach its end."""
+    with pytest.raises(ConfigError, match=r"trigger\.token"):
         axes_of({"trigger.token": said})
 
 

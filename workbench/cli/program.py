@@ -27,6 +27,7 @@ from workbench.cli import (
     store,
     sweep,
 )
+from workbench.cli.targets import check_targets
 from workbench.errors import ConfigError, WorkbenchError, nearest_name
 from workbench.version import __version__
 
@@ -73,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     try:
         options = _parsed([argument for argument in arguments if argument != "--debug"])
+        check_targets(options)
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except WorkbenchError as error:

@@ -99,19 +99,25 @@ def _grid(options: argparse.Namespace) -> dict[str, Any] | None:
     grid: dict[str, Any] = {}
     if options.grid:
         values = table_of_file(options.grid)
-        grid |= values.get("grid", values)
+        said = values.get("grid", values)
+        if not isinstance(said, dict):
+            raise ConfigError(f"{options.grid}: grid: expected a table of options and their values", field="grid")
+        grid |= said
     for text in options.over:
-        option, sign, said = text.partition("=")
+        option, sign, listed = text.partition("=")
         if not sign:
             raise ConfigError.for_field("--over", text, "OPTION=VALUES, for example trigger.token=1000,2000")
-        grid[option] = _axis(said)
+        if option in grid:
+            raise ConfigError.for_field("--over", option, "each option once", hint="join its values by commas")
+        grid[option] = _axis(listed)
     return grid or None
 
 
 def _axis(text: str) -> Any:
     """`1000,2000`, `[1000, 2000]` or `1000..8000/4`."""
-    if found := re.fullmatch(r"([\d.]+?)\.\.([\d.]+)/(\d+)", text):
-        low, high, steps = map(json.loads, found.groups())
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)\.\.(\d+(?:\.\d+)?)/(\d+)", text, re.ASCII):
+        low, high = (float(end) if "." in end else int(end) for end in found.groups()[:2])
+        steps = int(found[3])
         return {"from": low, "to": high, "steps": steps}
     if text[:1] in ("[", "{"):
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,8 @@ def axes_of(grid: Mapping[str, Any]) -> tuple[Axis, ...]:
         if isinstance(said, Mapping) and "values" in said:
             values, when = said["values"], said.get("when") or {}
             _check_keys(option, said, {"values", "when"})
+            if not isinstance(when, Mapping):
+                raise ConfigError.for_field(f"grid.{option}.when", when, "a table of options and their values")
         axes.append(Axis(option, _values(option, values), tuple(_condition(name, one) for name, one in when.items())))
     return tuple(axes)
 
@@ -78,7 +81,7 @@ def _range(option: str, said: Mapping[str, Any]) -> tuple[Any, ...]:
     low: Any = said["from"]
     high: Any = said.get("to")
     ends = (low, high, said.get("step", 1), said.get("steps", 2))
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in ends) or high < low:
+    if not all(map(_is_number, ends)) or high < low or not _is_number(high - low):
         raise ConfigError.for_field(f"grid.{option}", dict(said), "numbers, from at most to")
     if ("step" in said) == ("steps" in said):
         raise ConfigError.for_field(f"grid.{option}", dict(said), "either steps (how many) or step (how far apart)")
@@ -87,21 +90,27 @@ def _range(option: str, said: Mapping[str, Any]) -> tuple[Any, ...]:
         raise ConfigError.for_field(f"grid.{option}.scale", scale, "linear, or log above 0 with steps")
     if "step" in said and said["step"] <= 0:
         raise ConfigError.for_field(f"grid.{option}.step", said["step"], "a number above 0")
-    n_points = int((high - low) / said["step"] + 1e-9) + 1 if "step" in said else said["steps"]
+    if "steps" in said and said["steps"] != int(said["steps"]):
+        raise ConfigError.for_field(f"grid.{option}.steps", said["steps"], "a whole number")
+    n_points = (high - low) / said["step"] + 1e-9 + 1 if "step" in said else said["steps"]
     if n_points > _MAX_VALUES:
         raise ConfigError(
-            f"sweep: {option} alone has {n_points:,} values; limit {_MAX_VALUES:,}",
+            f"sweep: {option} alone has {math.floor(n_points) if math.isfinite(n_points) else n_points:,} values; limit {_MAX_VALUES:,}",
             field=f"grid.{option}",
             hint="fewer steps: neighbouring thresholds fire at the same calls",
         )
     if "step" in said:
-        points = [low + i * said["step"] for i in range(n_points)]
+        points = [low + i * said["step"] for i in range(int(n_points))]
     else:
         points = list(_spread(low, high, said["steps"], is_log=scale == "log"))
     if not points:
         raise ConfigError(f"sweep: {option} has no values", field=f"grid.{option}", hint="steps is at least 1")
     whole = isinstance(low, int) and isinstance(high, int) and isinstance(said.get("step", 1), int)
     return tuple(dict.fromkeys(round(point) if whole else float(f"{point:.6g}") for point in points))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _spread(low: float, high: float, steps: int, *, is_log: bool) -> Iterator[float]:
