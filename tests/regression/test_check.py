@@ -16,7 +16,7 @@ from tests.replay.conftest import chat
 from workbench.cli import main
 from workbench.errors import CassetteFormatError, ConfigError
 from workbench.model.cassette import FORMAT_NAME, FORMAT_VERSION
-from workbench.regression.finding import FAIL, UNDECIDED, Finding
+from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding
 from workbench.regression.junit import junit_xml
 
 HEAD_OF_CASSETTE = {"format": FORMAT_NAME, "version": FORMAT_VERSION}
@@ -88,6 +88,23 @@ def test_what_is_not_known_is_undecided_and_never_a_number(mine: SuiteFolder) ->
     assert {one.value for one in undecided} == {None}
     assert all(one.detail for one in undecided)
     assert "needed facts: 0 found, at least 30 needed" in undecided[2].detail
+
+
+def test_an_unknown_window_is_never_a_prompt_that_fits(mine: SuiteFolder) -> None:
+    """One conversation's model is known, the other's isn't: none over the window can't be told, one too many can."""
+    mine.record_chats({**chat(8), "model": "gpt-4.1-mini"}, {**chat(8, ident="c2"), "model": "nobody-knows-it"})
+    mine.write("[limits]\noverflow_calls = { max = 0 }\n[each]\noverflow_calls = { max = 0 }\n", head=HEAD)
+    by_scope = {(one.scope, one.verdict): one for one in mine.check().findings}
+    assert set(by_scope) == {("", UNDECIDED), ("c1", PASS), ("c2", UNDECIDED)}
+    assert by_scope["", UNDECIDED].detail == "no window is known in 'c2': set model.context_window"
+    assert main(["check", str(mine.path), "--strict"]) == 1
+
+    two_windows = "[[config.model.changes]]\nrequest = 2\nname = 'gpt-4.1-mini'\ncontext_window = 300\n"
+    mine.record_chats({**chat(8), "model": "nobody-knows-it"})
+    mine.write("[limits]\noverflow_calls = { max = 0 }\n", head=HEAD, config=CONFIG + two_windows)
+    (one,) = mine.check().findings
+    assert (one.verdict, one.conversation) == (FAIL, "c1")
+    assert one.value > 0
 
 
 def test_a_suite_that_can_tell_nothing_has_not_passed(mine: SuiteFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,15 +110,16 @@ def _limited(
         if bound is None:
             continue
         label = f"{expectation}.{side}"
-        if found.value is None:
+        certain = found.at_least if found.value is None else found.value
+        if found.value is None and (certain is None or holds(certain, bound) == (side == "max")):
             findings.append(Finding(label, UNDECIDED, scope, limit=bound, detail=found.reason))
-        elif holds(found.value, bound):
-            findings.append(Finding(label, PASS, scope, value=found.value, limit=bound))
+        elif certain is not None and holds(certain, bound):
+            findings.append(Finding(label, PASS, scope, value=certain, limit=bound))
         else:
             place = _deciding(found, bound, side)
             detail = _in_words(found, place)
             findings.append(
-                Finding(label, FAIL, scope, place.conversation or scope, place.call, found.value, bound, detail)
+                Finding(label, FAIL, scope, place.conversation or scope, place.call, certain, bound, detail)
             )
     return findings
 

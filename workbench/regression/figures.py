@@ -42,8 +42,10 @@ class Figures:
     summaries: tuple[tuple[int, int], ...]
     """Of each written summary the first call that can see it, and the place of its last event in the recording."""
     failed_summaries: tuple[Place, ...]
-    overflows: tuple[int, ...] | None
-    """Calls over the window; None where it isn't known."""
+    overflows: tuple[int, ...]
+    """Calls over the window, as far as it is known."""
+    knows_windows: bool
+    """Of every call."""
     cost: float | None
     needed: int
     visible: int
@@ -82,7 +84,7 @@ def _figures(
     name = conversation.id
     calls, summaries = replayed.rows("calls", name), replayed.rows("summaries", name)
     positions = {event.id: position for position, event in enumerate(conversation.events)}
-    has_window = any(row["window"] is not None for row in calls)
+    knows_windows = all(row["window"] is not None for row in calls)
     return Figures(
         conversation=name,
         content_hash=conversation.content_hash,
@@ -99,7 +101,8 @@ def _figures(
             for row in summaries
             if row["status"] in {"failed", "discarded"}
         ),
-        overflows=tuple(row["call"] for row in calls if row["overflow"]) if has_window else None,
+        overflows=tuple(row["call"] for row in calls if row["overflow"]),
+        knows_windows=knows_windows,
         cost=cost,
         needed=len(facts),
         visible=sum(row["state"] in VISIBLE for row in facts),
@@ -136,6 +139,8 @@ class Measured:
     is_count: bool = False
     reason: str = ""
     """Why there is no value."""
+    at_least: float | None = None
+    """What is certain of a count that isn't known: more than a limit is a failure already."""
 
 
 def measured(name: str, figures: Sequence[Figures]) -> Measured:
@@ -174,15 +179,18 @@ def _count(part: Callable[[Figures], Sequence[Place]]) -> Callable[[Sequence[Fig
 
 
 def _overflows(figures: Sequence[Figures]) -> Measured:
-    known = [one for one in figures if one.overflows is not None]
-    if not known:
-        return Measured(None, reason="no window is known: set model.context_window")
     places = tuple(
         Place(one.conversation, call, f"{one.prompt_tokens[call]:,} tokens")
-        for one in known
-        for call in one.overflows or ()
+        for one in figures
+        for call in one.overflows
     )
-    return Measured(len(places), places, is_count=True)
+    unknown = [one.conversation for one in figures if not one.knows_windows]
+    if not unknown:
+        return Measured(len(places), places, is_count=True)
+    what = (
+        "no window is known" if len(unknown) == len(figures) and not places else f"no window is known in {unknown[0]!r}"
+    )
+    return Measured(None, places, is_count=True, reason=f"{what}: set model.context_window", at_least=len(places))
 
 
 def _cost(figures: Sequence[Figures]) -> Measured:
