@@ -7,11 +7,9 @@ cassette has no answer to. A check plays; only `record` asks the source that the
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,6 +33,7 @@ from workbench.replay.needed import NeededFacts, RecordedTexts, needed_facts, te
 from workbench.replay.runs import with_unique_ids
 from workbench.replay.sources import OnceExtractive, summary_model
 from workbench.replay.trace import TABLES
+from workbench.replay.workers import worker_pool
 from workbench.tokens import LineCounter
 
 Row = dict[str, Any]
@@ -131,7 +130,7 @@ def replay_suite(suite: Suite, *, jobs: int = 1, record: bool = False, model: Mo
     if jobs == 1 or record:
         parts = [_replay_one(task, model) for task in tasks]
     else:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with worker_pool(jobs) as pool:
             parts = list(pool.map(_replay_one, tasks))
     if record and suite.cassette is not None:
         Cassette(suite.cassette).tidy()

@@ -7,10 +7,9 @@ the same trace. Implements WB-RPL-01, -09, -10 and WB-TUNE-04's process pool.
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from workbench.replay.conversation import ConversationTrace, grown_seeds, replay
 from workbench.replay.needed import NeededFacts, RecordedTexts, needed_facts, term_counts
 from workbench.replay.runs import RUNS_FOLDER, Run, RunKey, RunSet, RunWriter, with_unique_ids
 from workbench.replay.sources import source_version, tidy_cassettes
+from workbench.replay.workers import worker_pool
 from workbench.version import __version__
 
 BLOCK_EVENTS = 4000
@@ -135,19 +135,14 @@ def _run_all(recordings: Recordings, writers: Sequence[RunWriter], jobs: int, ba
         for task in tasks:
             _write(writers, _traces(task, configs), bar)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with worker_pool(jobs) as pool:
         waiting: list[Future[list[list[ConversationTrace]]]] = []
-        try:
-            for task in tasks:
-                waiting.append(pool.submit(_replay_task, task, configs))
-                if len(waiting) >= 2 * jobs:
-                    _write(writers, waiting.pop(0).result(), bar)
-            while waiting:
+        for task in tasks:
+            waiting.append(pool.submit(_replay_task, task, configs))
+            if len(waiting) >= 2 * jobs:
                 _write(writers, waiting.pop(0).result(), bar)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        while waiting:
+            _write(writers, waiting.pop(0).result(), bar)
 
 
 def _write(writers: Sequence[RunWriter], traces: Iterable[Sequence[ConversationTrace]], bar: Progress) -> None:
