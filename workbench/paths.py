@@ -52,6 +52,11 @@ def files_inside(root: str | Path, pattern: str) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
+def is_device(name: str) -> bool:
+    """Whether a file of that name, with any ending, is a device of Windows."""
+    return _DEVICE.fullmatch(name) is not None
+
+
 def _checked(path: Path, root: str | Path, name: str) -> Path:
     """The path as it is, once it is known where its links lead."""
     try:
@@ -80,7 +85,7 @@ def _fault(name: str) -> str:
             return "leads outside"
         if part != "." and part.endswith((".", " ")):
             return "ends in a dot or a space"
-        if _DEVICE.fullmatch(part):
+        if is_device(part):
             return "is the name of a device"
         if len(part.encode("utf-8", "surrogatepass")) > _MAX_PART_BYTES:
             return "is too long"

@@ -311,6 +311,11 @@ def test_a_folder_that_cannot_be_is_told(tuned: RunConfig, tmp_path: Path) -> No
         ("...", "configuration"),
         ("x" * 300, "x" * 60),
         ("con\x00fig\n", "con_fig"),
+        ("class", "config_class"),
+        ("None", "config_None"),
+        ("con", "config_con"),
+        ("string", "config_string"),  # on the path it would stand in front of Python's own
+        ("workbench", "config_workbench"),
     ],
 )
 def test_a_name_is_a_file_of_the_folder_and_a_module(name: str, stem: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import logging
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.replay.conftest import config, summarising
 from workbench.config import RunConfig
 from workbench.errors import ConfigError, RecordingError
 from workbench.model.extractive import ExtractiveModel
-from workbench.production.load import ProductionService
+from workbench.production.load import ProductionService, _WithWindow
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import replay_conversation
 from workbench.tokens import SimpleTokenCounter
@@ -312,3 +313,8 @@ def test_a_service_answers_with_tools_as_in_the_readme(tmp_path: Path) -> None:
     said = asyncio.run(ask())
     assert json.loads(said[-3]) == {"order": "7731", "status": "shipped"}
     assert said[-2:] == ["It was shipped.", "Order 7731 was shipped."]
+
+
+def test_a_model_with_a_given_window_can_be_copied() -> None:
+    model = copy.copy(_WithWindow(wb.ScriptedModel(["Hello."]), 500))
+    assert (model.context_window, model.name) == (500, wb.ScriptedModel().name)

@@ -6,8 +6,10 @@ trigger that never fires needs a word, and a text that looks like a key is refus
 
 from __future__ import annotations
 
+import keyword
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date as Date  # noqa: N812 - `date` is the argument
@@ -18,6 +20,7 @@ from workbench.clock import Clock, SystemClock, datetime_from_ns
 from workbench.config import RunConfig
 from workbench.errors import ConfigError, nearest_name
 from workbench.evaluate.evidence import Evidence, EvidenceSource, evidence_of
+from workbench.paths import is_device
 from workbench.production.go_source import go_text
 from workbench.production.python_source import python_text
 from workbench.production.record import record_text
@@ -148,7 +151,12 @@ def file_stem(name: str) -> str:
     stem = re.sub(r"\W+", "_", name).strip("_")[:_LONGEST_NAME]
     if not stem:
         return "configuration"
-    return stem if stem.isidentifier() else f"config_{stem}"
+    return stem if stem.isidentifier() and not _is_taken(stem) else f"config_{stem}"
+
+
+def _is_taken(stem: str) -> bool:
+    """A word of Python, a module that this one would stand in front of, or a device of Windows."""
+    return keyword.iskeyword(stem) or stem.lower() in {"workbench", *sys.stdlib_module_names} or is_device(stem)
 
 
 def _write(path: Path, text: str) -> Path:

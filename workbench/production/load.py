@@ -41,6 +41,8 @@ class _WithWindow:
         self.context_window = context_window
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_model":  # a copy asks before it has one
+            raise AttributeError(name)
         return getattr(self._model, name)
 
 
