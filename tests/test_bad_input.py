@@ -193,12 +193,16 @@ def test_b40_a_model_whose_window_nobody_knows_is_no_what_if(here: Path, capsys:
         ("sweep", "own.jsonl", "--config", "today.toml", "--yes", "--out", "today.toml"),
         ("import", "own.jsonl", "--user", "nobody", "--to", "own.jsonl"),
         ("calibrate", "own.jsonl", "--config", "today.toml", "-o", "today.toml"),
+        ("check", "own.suite.toml", "--junit", "own.jsonl"),
+        ("check", "own.suite.toml", "--junit", "today.toml"),
     ],
 )
 def test_no_command_writes_over_what_it_reads(
     here: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
-    (here / "today.toml").write_text("[trigger]\ntoken = 100\n", encoding="utf-8")
+    (here / "today.toml").write_text("[summarizer]\n[trigger]\ntoken = 100\n", encoding="utf-8")
+    suite = 'suite = 1\nrecordings = ["own.jsonl"]\nconfig = "today.toml"\nlimits = { firings = { max = 9 } }\n'
+    (here / "own.suite.toml").write_text(suite, encoding="utf-8")
     before = {path.name: path.read_bytes() for path in here.iterdir()}
     code, said = refused(capsys, *arguments)
     assert code == 2

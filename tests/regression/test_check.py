@@ -486,6 +486,46 @@ def test_what_could_not_be_read_is_told(mine: SuiteFolder, capsys: pytest.Captur
     mine.write(head=HEAD)
     assert main(["check", str(mine.path)]) == 0
     assert "chats.jsonl:3" in capsys.readouterr().err
+    mine.write("[limits]\nfirings = { min = 1 }\n", head=HEAD)
+    assert main(["check", str(mine.path)]) == 0
+    assert main(["check", str(mine.path), "--strict"]) == 1
+
+
+def test_a_named_baseline_that_is_not_there_fails(mine: SuiteFolder) -> None:
+    """WB-REG-01: a deleted file isn't good news; one that was never named is accepted first."""
+    mine.write("[drift]\nfirings = 0\n", head=HEAD + 'baseline = "accepted.toml"\n')
+    (one,) = mine.check().findings
+    assert one.verdict == FAIL
+    assert "accepted.toml isn't there: `workbench check mine.suite.toml --accept` writes it" in one.detail
+    assert mine.check(accept=True).passed
+    assert mine.check().passed
+
+
+def test_a_recording_that_is_named_twice_counts_once(mine: SuiteFolder) -> None:
+    """WB-REG-01."""
+    expected = mine.check(model=summing_up()).figures
+    (mine.folder / "answers.jsonl").unlink()
+    mine.write(head='suite = 1\nrecordings = ["chats.jsonl", "*.jsonl"]\n')
+    assert [one.conversation for one in mine.check().figures] == [one.conversation for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("head", "field"),
+    [
+        ('baseline = "mine.suite.toml"', "baseline: mine.suite.toml is the suite itself"),
+        ('baseline = "chats.jsonl"', "baseline: chats.jsonl is recordings"),
+        ('cassette = "./chats.jsonl"', "cassette: chats.jsonl is recordings"),
+        ('cassette = "a.jsonl"\nbaseline = "a.jsonl"', "cassette: a.jsonl is baseline"),
+    ],
+)
+def test_a_file_of_a_suite_is_one_thing_only(mine: SuiteFolder, head: str, field: str) -> None:
+    """WB-REG-02: accepting or recording would write over it."""
+    mine.write(head=f"{HEAD}{head}\n")
+    before = {path: path.read_bytes() for path in mine.folder.iterdir()}
+    for options in ({}, {"accept": True}, {"model": summing_up()}):
+        with pytest.raises(ConfigError, match=f"{field} already"):
+            mine.check(**options)
+    assert {path: path.read_bytes() for path in mine.folder.iterdir()} == before
 
 
 def test_a_configuration_without_summaries_can_be_checked_too(mine: SuiteFolder, tmp_path: Path) -> None:

@@ -77,10 +77,10 @@ def test_judgements_are_kept_by_content_each_replicate_for_itself(mine: SuiteFol
     assert len(judge.requests) == 84
 
 
-def test_without_recorded_judgements_nothing_is_decided_and_nobody_asked(mine: SuiteFolder) -> None:
-    """WB-REG-06: CI needs no key."""
+def test_without_recorded_judgements_a_check_fails_and_nobody_is_asked(mine: SuiteFolder) -> None:
+    """WB-REG-06, WB-REG-04: CI needs no key, and a changed summary doesn't silence its judge."""
     verdict, detail = judged(mine, None)
-    assert verdict == UNDECIDED
+    assert verdict == FAIL
     assert detail.startswith("84 of 84 judgements aren't recorded; `workbench check mine.suite.toml --record`")
     assert not (mine.folder / "judgements.jsonl").exists()
 

@@ -27,7 +27,11 @@ def add(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="ask the configuration's summary source, and judges, for what the cassettes lack; needs their key",
     )
-    command.add_argument("--strict", action="store_true", help="exit with 1 when something is undecided, too")
+    command.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 1 when something is undecided or a recording has a problem, too",
+    )
     command.add_argument("--junit", metavar="FILE", help="also write JUnit XML, for CI")
     command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes; one is best below 50,000 events")
     command.add_argument("--json", action="store_true", help="print one JSON object")
@@ -57,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _is_fine(result: CheckResult, *, strict: bool) -> bool:
-    return result.passed and not (strict and result.counts["undecided"])
+    unsure = result.counts["undecided"] or any(one.severity == "problem" for one in result.problems)
+    return result.passed and not (strict and unsure)
 
 
 def _write(path: str, text: str) -> None:

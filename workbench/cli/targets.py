@@ -66,6 +66,10 @@ def _read_by(options: argparse.Namespace, target: Path) -> Iterator[Path]:
         yield from (path for one in ([said] if isinstance(said, str) else said) if (path := Path(one)).is_file())
     paths = [Path(path) for path in getattr(options, "paths", None) or []]
     yield from (path for path in paths if path.is_file())
+    if suite := getattr(options, "suite", None):
+        from workbench.regression.suite import load_suite
+
+        yield from (path for path in load_suite(suite).files if path.is_file())
     if target.suffix.lower() not in _NEVER_RECORDINGS:
         from workbench.recordings.sources import MB, SourceFile, find_sources
 

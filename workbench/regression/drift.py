@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from workbench.regression.baseline import AcceptedConversation, Baseline, named_fact
 from workbench.regression.figures import Figures, measured
-from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding
+from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding, Verdict
 from workbench.regression.suite import Suite
 
 _SHARES: Final = ("needed_fact_recall", "probe_recall")
@@ -35,7 +35,10 @@ def drift_of(suite: Suite, figures: Sequence[Figures], accepted: Baseline | None
         expectation = f"drift.{name}"
         if accepted is None:
             reason = f"nothing is accepted yet: `workbench check {suite.path.name} --accept` does it"
-            findings.append(Finding(expectation, UNDECIDED, limit=limit, detail=reason))
+            if suite.rules.baseline:  # named, as recordings are: a file that went missing is no good news
+                reason = f"{suite.rules.baseline} isn't there: `workbench check {suite.path.name} --accept` writes it"
+            verdict: Verdict = FAIL if suite.rules.baseline else UNDECIDED
+            findings.append(Finding(expectation, verdict, limit=limit, detail=reason))
         elif name in _SHARES:
             findings.append(_share_drift(expectation, name, limit, figures, accepted))
         else:

@@ -150,8 +150,12 @@ def _finding(rules: JudgeRules, summaries: Sequence[JudgedSummary], suite: Suite
     expectation = f"judges.{rules.name}"
     n, missing = sum(one.judged for one in summaries), sum(one.missing for one in summaries)
     if missing:
+        # As with a summary that isn't recorded: a changed summary must not silence its judge.
         reason = f"{missing} of {n + missing} judgements aren't recorded; {suite.record_command} asks for them"
-        return Finding(expectation, UNDECIDED, limit=rules.min_share, detail=reason)
+        first = next(one for one in summaries if one.missing)
+        return Finding(expectation, FAIL, "", first.conversation, first.call, None, rules.min_share, reason)
+    if not summaries:
+        return Finding(expectation, UNDECIDED, limit=rules.min_share, detail="no summary was written")
     if n < MIN_JUDGEMENTS:
         reason = str(NotEnoughDataError("judgements", have=n, need=MIN_JUDGEMENTS))
         return Finding(expectation, UNDECIDED, limit=rules.min_share, detail=f"{reason}: raise replicates")

@@ -225,6 +225,13 @@ class Suite:
     """Cassettes of the judges, in their order."""
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that it names, there or not, and itself."""
+        config = [self.path.parent / self.rules.config] if isinstance(self.rules.config, str) else []
+        cassettes = [path for path in (self.cassette, *self.judgements) if path is not None]
+        return (self.path, *config, *self.recordings, *self.probes, self.baseline, *cassettes)
+
+    @property
     def to_play(self) -> RunConfig:
         """The configuration with summaries from the cassette, if there is one: a check asks no model."""
         if self.cassette is None or self.config.summarizer is None:
@@ -243,7 +250,7 @@ def load_suite(path: str | Path) -> Suite:
     """Read a suite file and find what it names.
 
     Raises:
-        ConfigError: the first fault, with file and field; a suite of another version.
+        ConfigError: the first fault, with file and field; a suite of another version; one file for two things.
         UnsafePathError: a name leads outside the suite's folder.
         RecordingError: the suite, or a file that it names, isn't there.
     """
@@ -254,17 +261,41 @@ def load_suite(path: str | Path) -> Suite:
     config = _config_of(rules, named)
     cassette = rules.cassette or config.summaries.cassette
     stem = path.name.removesuffix(path.suffix).removesuffix(".suite")
-    return Suite(
+    suite = Suite(
         path=path,
         name=rules.name or stem,
         rules=rules,
-        recordings=tuple(found for name in rules.recordings for found in named.files("recordings", name)),
+        recordings=tuple(
+            dict.fromkeys(found for name in rules.recordings for found in named.files("recordings", name))
+        ),
         config=config,
         cassette=named.one("cassette", cassette) if cassette else None,
         baseline=named.one("baseline", rules.baseline or f"{stem}.baseline.toml"),
         judgements=tuple(named.one(f"judges.{one.name}.cassette", one.cassette) for one in rules.judges),
         probes=tuple(found for name in rules.probes for found in named.files("probes", name)),
     )
+    _check_written(suite)
+    return suite
+
+
+def _check_written(suite: Suite) -> None:
+    """A check may write baseline and cassettes: none of them is another file of the suite; cassettes may be one."""
+    read = dict.fromkeys(suite.recordings, "recordings") | dict.fromkeys(suite.probes, "probes")
+    read[suite.path] = "the suite itself"
+    if isinstance(suite.rules.config, str):
+        read[suite.path.parent / suite.rules.config] = "config"
+    named = {path.resolve(): what for path, what in read.items()}
+    cassettes = dict.fromkeys(path for path in (suite.cassette, *suite.judgements) if path is not None)
+    for field, path in [("baseline", suite.baseline), *(("cassette", path) for path in cassettes)]:
+        if other := named.get(path.resolve()):
+            raise ConfigError(
+                f"{suite.path}: {field}: {path.name} is {other} already, and a check would write over it",
+                field=field,
+                value=path.name,
+                hint=f"name another file as {field}",
+            )
+        if field == "baseline":
+            named[path.resolve()] = field
 
 
 def _values_of(path: Path) -> dict[str, Any]:
