@@ -244,3 +244,24 @@ def test_a_grid_that_is_none_is_one_line(
     code, said = refused(capsys, "sweep", "own.jsonl", "--yes", *grid)
     assert code == 2
     assert message in said
+
+
+@pytest.mark.parametrize(("name", "text"), [("deep.json", "[" * 100_000), ("deep.toml", "a = " + "[" * 100_000)])
+def test_a_configuration_without_a_bottom_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
+) -> None:
+    (here / name).write_text(text, encoding="utf-8")
+    code, said = refused(capsys, "lint", "own.jsonl", "--config", name)
+    assert code == 2
+    assert said == f"workbench: {name}: tables or lists stand too deep in each other\n"
+
+
+def test_a_configuration_may_begin_with_the_mark_of_an_editor(here: Path) -> None:
+    (here / "own.toml").write_text("[summarizer]\n[trigger]\ntoken = 100\n", encoding="utf-8-sig")
+    assert RunConfig.load(here / "own.toml").trigger.token == 100
+
+
+@pytest.mark.parametrize("command", ["calibrate", "compare", "sweep", "export"])
+def test_a_seed_below_zero_is_one_line(here: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, said = refused(capsys, command, "own.jsonl", "--seed=-1")
+    assert (code, "--seed: '-1' is not a whole number, 0 or more" in said) == (2, True)

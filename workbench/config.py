@@ -471,8 +471,10 @@ def table_of_file(path: str | Path) -> dict[str, Any]:
             f"configuration can't be read: {error.strerror}", path=path, hint="check the path"
         ) from error
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")  # editors on Windows put a mark in front
         values = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"{path}: tables or lists stand too deep in each other", field=str(path)) from error
     except (UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
         raise ConfigError(f"{path}: not {kind}: {error}", field=str(path), hint="mend the file") from error

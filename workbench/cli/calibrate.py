@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.options import add_recording_options, load
+from workbench.cli.options import add_recording_options, load, seed
 from workbench.cli.output import print_json, print_problems
 from workbench.errors import ConfigError
 
@@ -45,7 +45,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--counter", choices=["ratio", "safe", "scripts"], default="ratio", help="the counter that --config is given"
     )
-    command.add_argument("--seed", type=int, default=0, metavar="N", help="of the resampling")
+    command.add_argument("--seed", type=seed, default=0, metavar="N", help="of the resampling")
     command.add_argument("-o", "--output", metavar="FILE", help="write the calibration, as .toml or .json")
     command.add_argument("--figure", metavar="FILE", help="draw real against estimated, as .png or .svg")
     command.add_argument("--json", action="store_true", help="print one JSON object")

@@ -19,6 +19,7 @@ from workbench.cli.options import (
     kept_of,
     load,
     recall_of,
+    seed,
 )
 from workbench.cli.output import print_json, print_kept, print_problems
 from workbench.errors import ConfigError
@@ -53,7 +54,7 @@ def add(command: argparse.ArgumentParser) -> None:
         help="also each configuration with this change, e.g. model.context_window=8000 or model.name=gpt-4.1-mini",
     )
     command.add_argument("--against", metavar="NAME", help="the run that the others are compared with; default: first")
-    command.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the intervals")
+    command.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the intervals")
     add_recall_option(command)
     command.add_argument(
         "--show",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from workbench.cli.options import seed
 from workbench.cli.output import plain, print_json
 
 
@@ -36,7 +37,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-unreachable", action="store_true", help="export a trigger that never fires on the run's recordings"
     )
-    command.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the intervals")
+    command.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the intervals")
     command.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -92,6 +92,13 @@ def add_recall_option(command: argparse.ArgumentParser) -> None:
     )
 
 
+def seed(text: str) -> int:
+    """The number that `--seed` says; generators take none below 0."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
+
+
 def recall_of(options: argparse.Namespace) -> float:
     from workbench.evaluate.choice import MIN_RECALL
 

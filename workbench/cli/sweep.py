@@ -16,6 +16,7 @@ from workbench.cli.options import (
     changed,
     load,
     recall_of,
+    seed,
     value_of,
 )
 from workbench.cli.output import print_json, print_problems
@@ -39,7 +40,7 @@ def add(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--grid", metavar="FILE", help="TOML or JSON file with a table of options and their values")
     command.add_argument("--max-runs", type=int, metavar="N", help="refuse more runs than this; default 10,000")
-    command.add_argument("--seed", type=int, default=0, metavar="N", help="of the part to choose on, and intervals")
+    command.add_argument("--seed", type=seed, default=0, metavar="N", help="of the part to choose on, and intervals")
     add_recall_option(command)
     command.add_argument("--out", default="reports/recommended.toml", metavar="FILE", help="the recommendation")
     command.add_argument("--report", metavar="FILE", help="also write an HTML report of the best runs")
