@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.regression.conftest import HEAD, SuiteFolder
+from tests.regression.conftest import HEAD, SuiteFolder, summing_up
 from workbench.errors import ModelError
 from workbench.evaluate.retention import wilson
 from workbench.model.cassette import Cassette
 from workbench.model.scripted import ScriptedAnswer, ScriptedModel
 from workbench.model.types import Request
+from workbench.regression.expectations import findings_of
 from workbench.regression.finding import FAIL, PASS, UNDECIDED
 from workbench.regression.judging import JudgedSummary, judge_summaries, share_of
 from workbench.regression.replaying import Replayed, replay_suite
-from workbench.regression.suite import JudgeRules, load_suite
+from workbench.regression.suite import JudgeRules, Suite, load_suite
+from workbench.replay.needed import said_by
 
 JUDGE = """
 [[judges]]
@@ -168,3 +171,36 @@ def _verdict(replayed: Replayed, rules: JudgeRules, share: float, seed: int, fol
 def test_a_judge_that_answers_with_an_error_is_told(mine: SuiteFolder) -> None:
     with pytest.raises(ModelError, match="no room"):
         judged(mine, ScriptedModel([ScriptedAnswer(call_error="no room")], name="judge-1"))
+
+
+def in_two_branches(mine: SuiteFolder) -> tuple[Suite, Replayed]:
+    """The first conversation, whose second request was another agent's; its summaries cover the first agent only."""
+    suite = load_suite(mine.path)
+    replayed = replay_suite(suite, model=summing_up(lambda text, request: "Nothing of note."))
+    first = replayed.conversations[0]
+    aside = [event for event in first.events if "A1001" in said_by(event)]
+    events = tuple(event.replace(filter_key="shop/b" if event in aside else "shop/a") for event in first.events)
+    rows = [{**row, "filter_key": "shop/a"} for row in replayed.rows("summaries", first.id)]
+    changed = dataclasses.replace(first, events=events)
+    tables = {**replayed.tables, "summaries": rows}
+    return suite, dataclasses.replace(replayed, conversations=(changed,), tables=tables)
+
+
+def test_a_summary_of_one_branch_owes_nothing_that_another_said(mine: SuiteFolder) -> None:
+    """WB-REG-01, SUM-KEY-03."""
+    mine.write('[[conversations]]\nid = "c1"\nholds = ["A1000", "A1001"]\n')
+    suite, replayed = in_two_branches(mine)
+    found = {one.expectation: one.verdict for one in findings_of(suite, replayed, ())}
+    assert found["conversations.holds 'A1000'"] == FAIL
+    assert found["conversations.holds 'A1001'"] == UNDECIDED
+
+
+def test_the_judge_reads_no_branch_that_the_summary_does_not_cover(mine: SuiteFolder, tmp_path: Path) -> None:
+    """WB-REG-06, SUM-KEY-03."""
+    mine.write(JUDGE.replace("{replicates}", "1"), head=HEAD + 'cassette = "answers.jsonl"\n')
+    suite, replayed = in_two_branches(mine)
+    asked: list[str] = []
+    judge = ScriptedModel(lambda request: asked.append(request.messages[0].content) or "yes", name="judge-1")
+    judge_summaries(replayed, suite.rules.judges[0], tmp_path / "said.jsonl", judge)
+    assert len(asked) > 1
+    assert all("A1000" in text and "A1001" not in text for text in asked)

@@ -18,6 +18,7 @@ from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding
 from workbench.regression.replaying import Miss, Replayed, Row
 from workbench.regression.suite import ConversationRules, Limit, Suite, SummaryRules
 from workbench.replay.needed import said_by
+from workbench.session.scope import keys_match
 
 _MAX_NAMED = 5
 STOPPED_EARLY = "replay"
@@ -277,21 +278,20 @@ def fact_of(text: str) -> Candidate:
 
 
 def _held(rule: ConversationRules, conversation: Conversation, rows: Sequence[Row]) -> list[Finding]:
-    """Facts are due in every summary whose conversation has said them by its last event."""
+    """Facts are due in every summary whose conversation has said them by its last event, in a branch it covers."""
     findings = []
     finder = CandidateFinder(fact_of(text) for text in rule.holds)
-    first_said = _first_said(finder, conversation)
+    first_said = {key: _first_said(finder, conversation, key) for key in {row["filter_key"] for row in rows} | {""}}
     places = {event.id: place for place, event in enumerate(conversation.events)}
     ends = [places.get(row["boundary_event_id"] or "", len(conversation.events) - 1) for row in rows]
     told = [finder.found_in(Mentions(row["text"])) for row in rows]
     for index, text in enumerate(rule.holds):
         expectation = f"conversations.holds {text!r}"
-        said = first_said.get(index)
-        due = [number for number, end in enumerate(ends) if said is not None and said <= end]
+        said = [first_said[row["filter_key"]].get(index, len(conversation.events)) for row in rows]
+        due = [number for number, end in enumerate(ends) if said[number] <= end]
         if not due:
-            reason = (
-                "the conversation never says it" if said is None else "no summary covers the event that says it first"
-            )
+            is_said = index in first_said[""]
+            reason = "no summary covers the event that says it first" if is_said else "the conversation never says it"
             findings.append(Finding(expectation, UNDECIDED, rule.id, limit="in each summary", detail=reason))
             continue
         missing = [number for number in due if index not in told[number]]
@@ -317,10 +317,12 @@ def _held(rule: ConversationRules, conversation: Conversation, rows: Sequence[Ro
     return findings
 
 
-def _first_said(finder: CandidateFinder, conversation: Conversation) -> dict[int, int]:
-    """Fact -> the event that says it first; each event is read once."""
+def _first_said(finder: CandidateFinder, conversation: Conversation, filter_key: str) -> dict[int, int]:
+    """Fact -> the event that says it first among those that a summary of this key covers."""
     first: dict[int, int] = {}
     for place, event in enumerate(conversation.events):
+        if not keys_match(event.filter_key, filter_key):
+            continue
         for index in finder.found_in(Mentions(said_by(event))):
             first.setdefault(index, place)
     return first

@@ -24,11 +24,12 @@ from workbench.model.openai import OpenAIModel
 from workbench.model.types import USER, Message, Request, Response
 from workbench.recordings.types import Conversation
 from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding, Verdict
-from workbench.regression.replaying import Replayed
+from workbench.regression.replaying import Replayed, Row
 from workbench.regression.suite import JudgeRules, Suite
 from workbench.replay.loop import VirtualLoop
 from workbench.replay.needed import said_by
 from workbench.replay.sources import OutsideLoop
+from workbench.session.scope import keys_match
 
 MIN_JUDGEMENTS: Final = 30
 """With fewer there is no share, as with needed facts."""
@@ -111,7 +112,7 @@ def judge_summaries(
     for conversation in replayed.conversations:
         for row in replayed.rows("summaries", conversation.id):
             if row["status"] == "written":
-                request = _request(conversation, row["boundary_event_id"], row["text"], rules.question)
+                request = _request(conversation, row, rules.question)
                 text = request.messages[0].content
                 if text in asked:
                     continue
@@ -175,17 +176,19 @@ def _finding(rules: JudgeRules, summaries: Sequence[JudgedSummary], suite: Suite
 # --- asking ---------------------------------------------------------------------------------------------
 
 
-def _request(conversation: Conversation, boundary: str | None, summary: str, question: str) -> Request:
+def _request(conversation: Conversation, row: Row, question: str) -> Request:
+    """What the summary covers: up to its boundary, without branches of other keys."""
     places = {event.id: place for place, event in enumerate(conversation.events)}
-    end = places.get(boundary or "", len(conversation.events) - 1) + 1
+    end = places.get(row["boundary_event_id"] or "", len(conversation.events) - 1) + 1
     lines = [
         f"{message.role or USER}: {text}"
         for event in conversation.events[:end]
+        if keys_match(event.filter_key, row["filter_key"])
         if (text := said_by(event))
         for message in event.messages[:1]
     ]
     # One replacement at a time would look at what was put in.
-    text = JUDGE_PROMPT.format(conversation="\n".join(lines), summary=summary, question=question)
+    text = JUDGE_PROMPT.format(conversation="\n".join(lines), summary=row["text"], question=question)
     return Request(messages=(Message(role=USER, content=text),))
 
 
