@@ -93,6 +93,11 @@ class CrossValidation:
         low, high = self.difference
         return "scripts" if high < 0 else "single" if low > 0 else "neither"
 
+    @property
+    def needs_scripts(self) -> bool:
+        """The script-aware counter is better, and by so much that it matters."""
+        return self.better == "scripts" and self.scripts_error < 0.75 * self.single_error
+
 
 @dataclass(frozen=True, slots=True)
 class ThresholdEffect:
@@ -456,7 +461,7 @@ def _warnings(
             yield f"{name} has no ratio of its own: {one.reason}"
     if validation is None:
         yield "the script-aware counter isn't cross-validated: too little data"
-    elif validation.better == "scripts" and validation.scripts_error < 0.75 * validation.single_error:
+    elif validation.needs_scripts:
         yield (
             f"one ratio is off by {100 * validation.single_error:.0f} % per message, one per script by "
             f"{100 * validation.scripts_error:.0f} %: take the script-aware counter"

@@ -15,6 +15,7 @@ from typing import Any
 
 from workbench.build import billing_counter
 from workbench.config import RunConfig
+from workbench.errors import ConfigError, NotEnoughDataError
 from workbench.facts.scripts import HAN, KANA, SYLLABLE
 from workbench.model.types import TOOL
 from workbench.model.windows import lookup_model_context_window
@@ -37,6 +38,10 @@ _MIN_RESULT_TOKENS = 100
 _IDLE_S = 300.0
 """After so much silence providers have mostly forgotten the prompt: then a new summary breaks no cached prefix."""
 _IDLE_SHARE = 0.05
+_OWN_SCRIPT = 0.1
+"""Part of all letters and digits from which on a script may want a ratio of its own."""
+_CALIBRATED_CHARS = 300_000
+"""So much text says what the ratios are; of more, conversations are picked evenly."""
 _SAME_RATIO = 0.15
 _SAME_LIMIT = 0.25
 
@@ -111,7 +116,7 @@ def propose(conversations: Iterable[Conversation], base: RunConfig) -> Proposal:
     Args:
         base: Model, counters, cache and everything else that isn't tried; summaries are switched on.
     """
-    corpus, counter = _Corpus(), billing_counter(base)
+    corpus, counter, conversations = _Corpus(), billing_counter(base), list(conversations)
     for conversation in conversations:
         corpus.add(conversation, base, counter)
     words = _MAX_SUMMARY_WORDS if base.summarizer is None else base.summarizer.max_summary_words
@@ -119,7 +124,7 @@ def propose(conversations: Iterable[Conversation], base: RunConfig) -> Proposal:
         name="", summarizer={"max_summary_words": words}, trigger=None, agent={"add_session_summary": True}
     )
     choices = [
-        _counter_choice(corpus, base),
+        _scripts_choice(conversations, corpus, base) or _counter_choice(corpus, base),
         _trigger_choice(corpus, base),
         _placement_choice(),
         *_compaction_choices(corpus),
@@ -129,6 +134,30 @@ def propose(conversations: Iterable[Conversation], base: RunConfig) -> Proposal:
         limits = grid["compaction.tool_result_max_tokens"]
         grid["compaction.tool_result_max_tokens"] = {"values": limits, "when": {"compaction.enabled": [True]}}
     return Proposal(start, grid, tuple(choices))
+
+
+def _scripts_choice(conversations: Sequence[Conversation], corpus: _Corpus, base: RunConfig) -> Choice | None:
+    """The counter with a ratio per script, where no single ratio serves; None where one does or too little is known."""
+    is_mixed = sum(count > _OWN_SCRIPT * sum(corpus.by_script.values()) for count in corpus.by_script.values()) > 1
+    if base.counter.kind != "runes" or base.billing.encoding.startswith("runes:") or not is_mixed:
+        return None
+    from workbench.evaluate.calibrate import calibrate
+
+    every = max(corpus.chars // _CALIBRATED_CHARS, 1)
+    try:
+        found = calibrate(conversations[::every], base.billing.encoding, thresholds=(), resamples=100)
+    except (NotEnoughDataError, ConfigError):
+        return None
+    validation = found.cross_validation
+    if validation is None or not validation.needs_scripts:
+        return None
+    ratios = ", ".join(f"{name} {one.ratio:.2g}" for name, one in found.by_script.items() if one.ratio is not None)
+    return Choice(
+        "counter",
+        (found.counter("scripts"),),
+        f"no single ratio serves: the best, {found.ratio:.2f} characters per token, is off by "
+        f"{validation.single_error:.0%} per message, one per script by {validation.scripts_error:.0%} ({ratios})",
+    )
 
 
 def _counter_choice(corpus: _Corpus, base: RunConfig) -> Choice:
