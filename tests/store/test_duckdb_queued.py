@@ -347,6 +347,25 @@ def test_what_a_loop_leaves_that_ended_without_close_is_stored_from_the_next_one
     assert run(ids_in(store.path)) == ["e0", "e1", "e2", "e3"]
 
 
+def test_closing_from_another_loop_while_the_first_one_runs_drops_nothing(tmp_path: Path) -> None:
+    """Its queue belongs to the loop whose tasks store it; that one has to close."""
+
+    async def main() -> None:
+        store = queued_store(tmp_path)
+        await create(store)
+        gate = held_back(store)
+        await append(store, event_of(0))
+        await append(store, event_of(1))
+        with pytest.raises(StoreError, match="another event loop uses the store"):
+            await asyncio.to_thread(asyncio.run, store.close())
+        gate.set()
+        await append(store, event_of(2))
+        await store.close()
+        assert await ids_in(store.path) == ["e0", "e1", "e2"]
+
+    run(main())
+
+
 @pytest.mark.parametrize("number", [0, -1, True, 2.5, "3"])
 def test_a_wrong_number_of_writers_is_refused_in_one_sentence(number: Any) -> None:
     for is_enabled in (True, False):

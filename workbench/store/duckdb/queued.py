@@ -209,17 +209,24 @@ class QueuedDuckDBStore(DuckDBStore):
         await super().flush()
 
     async def close(self) -> None:
-        """Store what is queued, then close; who is cancelled here loses, logged, what isn't stored yet."""
+        """Store what is queued, then close; who is cancelled here loses, logged, what isn't stored yet.
+
+        Raises:
+            StoreError: another event loop, which runs, has events queued; nothing is closed.
+        """
         if self._is_closed or os.getpid() != self._pid:
             return
         self._is_ending = True
         try:
             await self._all_stored()
-        except asyncio.CancelledError:
-            self._give_up()
+        except StoreError:
+            self._is_ending = False
             raise
-        finally:
+        except BaseException:
+            self._give_up()
             await super().close()
+            raise
+        await super().close()
 
     def _give_up(self) -> None:
         """Nothing more is stored; whoever waits goes on, and is told that the store is closed."""
