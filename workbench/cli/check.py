@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,13 @@ def add(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with 1 when something is undecided or a recording has a problem, too",
     )
+    command.add_argument(
+        "--init",
+        nargs="+",
+        metavar="RECORDING",
+        help="write the suite file first, for these recordings and the configuration of --config, all in its folder",
+    )
+    command.add_argument("--config", metavar="FILE", help="the configuration that --init is about")
     command.add_argument("--junit", metavar="FILE", help="also write JUnit XML, for CI")
     command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes; one is best below 50,000 events")
     command.add_argument("--json", action="store_true", help="print one JSON object")
@@ -40,6 +48,9 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from workbench.regression.check import check
     from workbench.regression.words import changes_text, check_text
+
+    if options.init or options.config:
+        return _begin(options)
 
     def show(found: CheckResult) -> None:
         if not options.json:
@@ -58,6 +69,22 @@ def run(options: argparse.Namespace) -> int:
         if result.accepted:
             print(f"\naccepted: {result.accepted}")
     return 0 if _is_fine(result, strict=options.strict) else 1
+
+
+def _begin(options: argparse.Namespace) -> int:
+    from workbench.regression.template import new_suite
+
+    if not options.init or not options.config:
+        given, missing = ("--init", "--config") if options.init else ("--config", "--init")
+        raise ConfigError(f"{given} without {missing}", field=missing, hint="a new suite is written with both")
+    if options.accept or options.record:
+        raise ConfigError("--init only writes the suite", field="--init", hint="then check it with --accept")
+    suite = new_suite(options.suite, options.init, options.config)
+    if options.json:
+        return print_json({"suite": str(suite.path), "recordings": [str(path) for path in suite.recordings]})
+    print(f"written: {suite.path}")
+    print(f"next:    workbench check {shlex.quote(str(suite.path))} --accept")
+    return 0
 
 
 def _is_fine(result: CheckResult, *, strict: bool) -> bool:

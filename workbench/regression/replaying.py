@@ -122,7 +122,7 @@ def replay_suite(suite: Suite, *, jobs: int = 1, record: bool = False, model: Mo
         CassetteFormatError, ModelError: the cassette can't be read, or the model fails.
     """
     record = record or model is not None
-    recordings = load_recordings(list(suite.recordings), format=suite.rules.format)
+    recordings = load_recordings(list(suite.sources), format=suite.rules.format)
     conversations = tuple(with_unique_ids(recordings))
     tasks = _tasks(suite, conversations, recordings, record=record)
     if jobs < 1:

@@ -216,6 +216,9 @@ class Suite:
     name: str
     rules: SuiteFile
     recordings: tuple[Path, ...]
+    """Every file that it names, those in folders too."""
+    sources: tuple[Path, ...]
+    """What to load: files, and folders whole, so that what isn't a recording in them is passed over."""
     config: RunConfig
     """As written, so that its values mean the same on every machine."""
     cassette: Path | None
@@ -268,6 +271,7 @@ def load_suite(path: str | Path) -> Suite:
         recordings=tuple(
             dict.fromkeys(found for name in rules.recordings for found in named.files("recordings", name))
         ),
+        sources=tuple(dict.fromkeys(found for name in rules.recordings for found in named.sources(name))),
         config=config,
         cassette=named.one("cassette", cassette) if cassette else None,
         baseline=named.one("baseline", rules.baseline or f"{stem}.baseline.toml"),
@@ -342,6 +346,11 @@ class _Names:
         if not found:
             raise RecordingError(f"{field}: no file {name!r}", path=self.path, hint=_RELATIVE)
         return found
+
+    def sources(self, name: str) -> list[Path]:
+        """As `files` of recordings, which has looked at all that is in a folder, but a folder as it is."""
+        folder = self.path.parent / name
+        return [folder] if folder.is_dir() else self.files("recordings", name)
 
     def _told(self, field: str, error: UnsafePathError) -> UnsafePathError:
         return UnsafePathError(error.path, error.root, error.reason, where=f"{self.path}: {field}: ", field=field)
