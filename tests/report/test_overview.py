@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.report.fakes import FakeRun, fake_run, fake_runs
+from tests.report.fakes import FakeConfig, FakeRun, fake_run, fake_runs
 from workbench.evaluate.net import CACHED_PRICE, is_baseline, net_tokens
 from workbench.report.labels import UNKNOWN, number, percent
 from workbench.report.overview import (
@@ -269,3 +269,14 @@ def test_faults_show_in_the_table_and_in_the_sentence_only_where_there_are_any()
     assert (cell.text, cell.needs_action) == ("2", True)
     assert "; 2 protocol faults, first unanswered_call by tailoring in “c7”, call 3." in sentence(bad, None)
     assert "fault" not in sentence(RUNS["today"], None)
+
+
+def test_a_baseline_with_another_window_than_the_rest_is_pointed_out():
+    """An empty file has the recorded model's window, and nothing overflows in a million tokens."""
+    runs = fake_runs()
+    assert not any("windows differ" in remark for remark in overview(runs).remarks)
+    first = next(iter(runs.values()))
+    own = replace(first, config=FakeConfig({**first.config.values, "model": {"context_window": None}}))
+    (remark,) = [text for text in overview({**runs, first.name: own}).remarks if "windows differ" in text]
+    assert "16k tokens by model.context_window" in remark
+    assert "the recorded model's own" in remark

@@ -519,6 +519,7 @@ def _remarks(
     for field, words in (("data_hash", "data"), ("profile", "profiles")):
         if len({run.facts.get(field) for run in ordered}) > 1:
             yield f"The runs were made with different {words}: compare them with care."
+    yield from _window_remark(ordered)
     reasons = dict.fromkeys(reason for run in ordered if (found := cost_in_detail(run)) for reason in found.unknown)
     if reasons:
         yield f"No cost: {'; '.join(reasons)}."
@@ -543,6 +544,20 @@ def _remarks(
             f"The summary model's tokens decide: without them {quoted(cheapest)} would come first. They count at the "
             "price of an uncached prompt token; a cheaper summary model moves the choice that way."
         )
+
+
+def _window_remark(ordered: list[RunLike]) -> Iterable[str]:
+    """Overflow in one window says nothing about another, and a larger one is what recommends a run that needs it."""
+    sizes = {run.name: (settings_of(run).get("model") or {}).get("context_window") for run in ordered}
+    if len(set(sizes.values())) < 2:
+        return
+    without = [quoted(name) for name, size in sizes.items() if size is None]
+    given = sorted({number(size) for size in sizes.values() if size is not None})
+    own = f", {listed(without)} {'has' if len(without) == 1 else 'have'} the recorded model's own" if without else ""
+    yield (
+        f"The windows differ: {listed(given)} tokens by model.context_window{own}. Overflow isn't compared on equal "
+        "terms; give all configurations the same window."
+    )
 
 
 def _recall_remarks(ordered: list[RunLike], best: RunLike, scale: Scale, decision: Decision) -> Iterable[str]:
