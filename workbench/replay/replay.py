@@ -30,6 +30,9 @@ from workbench.version import __version__
 BLOCK_EVENTS = 4000
 """Events that are replayed between two writes; a killed replay loses at most so many per process."""
 
+_ROWS_OF_CONFIGS = 4
+"""Configurations whose rows of a whole block fit into a worker's answer; of more, blocks are smaller."""
+
 
 class Progress(Protocol):
     """Is told how far a replay is."""
@@ -129,7 +132,10 @@ def _check_names(configs: Sequence[RunConfig]) -> None:
 
 def _run_all(recordings: Recordings, writers: Sequence[RunWriter], jobs: int, bar: Progress) -> None:
     bar.start(len(recordings) * len(writers))
-    tasks = _tasks(recordings, writers, bar)
+    block = BLOCK_EVENTS
+    if jobs > 1:  # a worker sends the rows of all configurations back at once
+        block = max(BLOCK_EVENTS * _ROWS_OF_CONFIGS // len(writers), BLOCK_EVENTS // 8)
+    tasks = _tasks(recordings, writers, bar, min(block, BLOCK_EVENTS))
     configs = tuple(writer.key.config for writer in writers)
     if jobs == 1:
         for task in tasks:
@@ -158,7 +164,7 @@ _Place = tuple[Conversation, int, tuple[tuple[str, ...], ...], tuple[bool, ...],
 """A conversation with its place in the run, cache seeds, who wants it and its needed facts."""
 
 
-def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress) -> Iterator[_Task]:
+def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress, block_events: int) -> Iterator[_Task]:
     """Blocks of conversations that some configuration hasn't got yet."""
     block: list[_Place] = []
     counts = term_counts(recordings)
@@ -175,7 +181,7 @@ def _tasks(recordings: Recordings, writers: Sequence[RunWriter], bar: Progress) 
             n_events += len(conversation.events)
         before = texts
         corpus_seeds = grown_seeds(corpus_seeds, conversation)
-        if n_events >= BLOCK_EVENTS:
+        if n_events >= block_events:
             yield _task_of(block)
             block, n_events = [], 0
     if block:

@@ -188,8 +188,8 @@ class RunWriter:
             if not self._partial.exists():
                 raise busy
             self._tables = duck.TableFile(self._partial)
-            _, rows = self._tables.read("SELECT position FROM done")
-            if {row[0] for row in rows} != self.done:
+            _, counted = self._tables.read("SELECT count(*) FROM done")
+            if counted[0][0] != len(self.done):
                 raise busy
         return self._tables
 
