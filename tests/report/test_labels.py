@@ -109,3 +109,9 @@ def test_the_pieces_of_a_line_are_the_whole_line(text):
 
 def test_a_line_may_break_between_cjk_characters_but_not_inside_words():
     assert units_to_wrap("退款 refund") == ["退", "款", " ", "refund"]
+
+
+def test_a_figure_stays_on_one_line_with_its_unit():
+    assert units_to_wrap("tokens −16 %, not 1.42 M; (−2.6 %)") == [
+        "tokens", " ", "−16 %,", " ", "not", " ", "1.42 M;", " ", "(−2.6 %)",
+    ]  # fmt: skip

@@ -18,7 +18,11 @@ MINUS = "\N{MINUS SIGN}"
 
 # Characters that move the text of their neighbours or can't be seen, beside the control characters.
 _UNRULY = {*"\u200e\u200f\u061c\ufeff", *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
-_WIDE_OR_WORD = re.compile(r"\s+|[^\s\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]+|.", re.DOTALL)
+# A figure stays with its unit: `−16 %`, `1.42 M`.
+_WIDE_OR_WORD = re.compile(
+    r"\(?[^\s\w(]?\d[\d.,]* (?:%|[MG]\b)[;:,.)]*|\s+|[^\s\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]+|.",
+    re.DOTALL,
+)
 
 
 def printable(text: str) -> str:
@@ -81,7 +85,7 @@ def quoted(name: str, max_width: int = 40) -> str:
 
 
 def units_to_wrap(text: str) -> list[str]:
-    """The pieces between which a line may break: words, spaces, and each CJK character alone."""
+    """The pieces between which a line may break: words, spaces, figures with their unit, each CJK character alone."""
     return _WIDE_OR_WORD.findall(text)
 
 
