@@ -90,6 +90,21 @@ def test_what_it_was_compared_with_stands_in_the_record(runs: RunSet, tuned: Run
     assert "| `trigger` | `{ token = 150 }` | `none` |" in text
 
 
+def test_the_verdict_names_the_interval_that_holds_0(tmp_path: Path) -> None:
+    """WB-EXP-02: with prices it is the money that decides, whatever the net tokens do."""
+    lines = [json.dumps(chat(2 + 3 * (i % 4), ident=f"c{i}"), ensure_ascii=False) for i in range(12)]
+    (tmp_path / "chats.jsonl").write_text("\n".join(lines), "utf-8")
+    priced = {"model": {"name": "gpt-4o"}, "cache": {"provider": "openai", "min_tokens": 0, "block_tokens": 1}}
+    late = summarising("late", token=400, **priced)
+    found = wb.replay(tmp_path / "chats.jsonl", [config(name="no summary", **priced), late], runs=tmp_path / "runs")
+    made = wb.export(late, tmp_path / "out", to=FORMS, evidence=found)
+    money, net = (next(one for one in made.evidence.changes if one.name == name) for name in ("cost", "net_tokens"))
+    assert money.low < 0 < money.high
+    assert 0 < net.low
+    for path in made.paths.values():
+        assert "smaller, but dearer (not sure: the interval of the money holds 0)" in words(path), path
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["run", "runs", "comparison"])
 def test_evidence_is_a_run_runs_or_a_comparison(runs: RunSet, tuned: RunConfig, tmp_path: Path, kind: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import ConfigError, NotEnoughDataError, nearest_name
-from workbench.evaluate.compare import LEVEL, MEASURES, MIN_CONVERSATIONS, N_DRAWS, Comparison, compare
+from workbench.evaluate.compare import LEVEL, MEASURES, MIN_CONVERSATIONS, N_DRAWS, Comparison, Verdict, compare
 from workbench.evaluate.figures import ConversationFigures, figures_of
 from workbench.evaluate.lint import WARNING, lint
 from workbench.evaluate.net import RunLike, is_baseline, net_tokens
@@ -32,11 +32,8 @@ REPLAY_ONLY = ("summaries", "billing", "cache", "prices")
 WATCHED = ("firings_per_100_requests", "cached_share", "overflow_per_100_requests")
 """What to watch in production (WB-EXP-03)."""
 _NEVER = ("never-fires", "never-passes", "gates-contradict", "never-looked-at")
-_CERTAINTY = {
-    True: "sure",
-    False: "not sure: the interval of the net tokens holds 0",
-    None: "too few conversations for an interval",
-}
+_COSTS = {"cost": "money", "net_tokens": "net tokens"}
+"""What a verdict's cost is called."""
 _MAX_COMPARED = 12
 
 
@@ -363,8 +360,15 @@ def _changes(
         relative = None if one.relative is None else _rounded(one.relative)
         is_share = one.measure in {measure.name for measure in MEASURES if measure.is_share}
         changes.append(Change(one.measure, one.doc, _rounded(one.difference), relative, low, high, is_share))
-    verdict = found.verdicts[0]
-    return reference.name, f"{verdict.verdict} ({_CERTAINTY[verdict.is_certain]})", tuple(changes)
+    return reference.name, _verdict_words(found.verdicts[0]), tuple(changes)
+
+
+def _verdict_words(verdict: Verdict) -> str:
+    """The verdict and how sure it is, by the interval that decides it."""
+    by = _COSTS[verdict.by]
+    if verdict.is_certain is None:
+        return f"{verdict.verdict} (too few conversations for an interval)"
+    return f"{verdict.verdict} ({'sure' if verdict.is_certain else f'not sure: the interval of the {by} holds 0'})"
 
 
 def _compared(run: RunLike, reference: RunLike | None, runs: Mapping[str, RunLike]) -> tuple[ComparedRun, ...]:
