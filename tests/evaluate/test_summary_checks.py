@@ -82,11 +82,58 @@ def test_an_answer_is_no_summary(text: str, check):
     assert "answer" in check(text).faults
 
 
-def test_the_recorded_answer_in_a_summary_is_an_answer(check):
-    """WB-RET-04: what only the next answer says can't be in a summary of what was before it."""
+def test_the_recorded_answer_instead_of_a_summary_is_an_answer(check):
+    """WB-RET-04: what only the next answer says can't be a summary of what was before it."""
     text = "客户询问。好的，单号是 SF-887766，预计后天送到您家里，请保持电话畅通。"
-    assert "answer" in check(text, boundary=2).faults
+    result = check(text, boundary=2)
+    assert "answer" in result.faults
+    assert "nearly the recorded answer: “好的，单号是 SF-887766" in result.answer
+    assert "answer" in check(text.removeprefix("客户询问。").replace("后天", "明天"), boundary=2).faults
     assert "answer" not in check(text, boundary=3).faults
+
+
+def test_a_summary_that_holds_the_next_answer_is_one(check):
+    """WB-RET-04: it says more than the answer does."""
+    text = "客户下了订单 HB-20417，共 1,580 元，3 月 6 日下单，问什么时候到，也问快递单号。客服已查到订单。"
+    assert check(f"{text}好的，单号是 SF-887766，预计后天送到您家里，请保持电话畅通。", boundary=2).answer == ""
+
+
+def one_summary(recorded: Any, messages: list[dict[str, Any]], text: str, *, boundary: int) -> Any:
+    (conversation,) = recorded({"id": "c", "messages": messages}).load()
+    row = {
+        "summary": 0, "status": "written", "text": text,
+        "boundary_event_id": conversation.events[boundary].id,
+    }  # fmt: skip
+    (result,) = check_summaries(conversation, [row])
+    return result
+
+
+def test_what_a_tool_call_says_is_no_answer(recorded):
+    """WB-RET-04: a summary may name the file that is looked at next."""
+    path = "src/ledger/exchange_rates/client_9.py"
+    function = {"name": "read", "arguments": f'{{"path": "{path}"}}'}
+    messages = [
+        {"role": "user", "content": f"The rounding in {path} is wrong."},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "t", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "t", "content": "def rounded(): ..."},
+        {"role": "assistant", "content": "The rounding now goes half to even, as the tests of the ledger want."},
+    ]
+    for text in (f"The rounding in {path} is wrong.", path, f"Wrong rounding: {path}"):
+        assert one_summary(recorded, messages, text, boundary=0).answer == ""
+    answer = "The rounding now goes half to even, as tests of the ledger want."
+    assert "answer" in one_summary(recorded, messages, answer, boundary=0).faults
+
+
+@pytest.mark.parametrize(
+    "canned",
+    ["好的，您的问题已经记录下来，我们会在两个工作日内处理。", "Sure, your ticket is open; we answer in two days."],
+)
+def test_words_that_were_said_before_are_no_proof_of_an_answer(canned: str, recorded):
+    """WB-RET-04: a reply that is always the same may be quoted."""
+    messages = [{"role": role, "content": text} for role, text in [("user", "A-1?"), ("assistant", canned)] * 3]
+    assert one_summary(recorded, messages, canned, boundary=3).answer == ""
+    assert one_summary(recorded, messages, f"{canned} A-1", boundary=3).answer == ""
+    assert "answer" in one_summary(recorded, messages, canned, boundary=0).faults
 
 
 def test_a_number_that_nothing_before_says_is_invented(check):
@@ -142,5 +189,5 @@ def test_the_extractive_source_passes(folder: str):
         results = check_summaries(conversation, rows, max_words=120, forbidden=["<summary>"])
         n_checked += len(results)
         assert [(one.summary, one.invented) for one in results if one.invented] == []
-        assert [one.faults for one in results if set(one.faults) - {"answer"}] == []
+        assert [one.faults for one in results if one.faults] == []
     assert n_checked > 1

@@ -78,6 +78,16 @@ def test_a_worse_summary_is_caught_where_it_is(mine: SuiteFolder, change: Any, e
     assert place(result, expectation) == ("c1", call)
 
 
+def test_an_answer_is_shown_with_what_to_do(mine: SuiteFolder) -> None:
+    """WB-RET-04, WB-REG-02: whoever reads the failure can judge it."""
+    mine.accepted()
+    detail = mine.record_anew(as_answer).failures[0].detail
+    assert (
+        "it begins as an answer does: “好的，订单 A1000 我马上为您处理。”; let summarizer.prompt forbid that" in detail
+    )
+    assert "leave `is_summary` out" in detail
+
+
 def test_a_prompt_without_its_instruction_is_caught_before_any_answer(mine: SuiteFolder) -> None:
     """WB-REG-04, WB-REG-05: with a cassette the request has no recorded answer."""
     mine.accepted()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from workbench.facts import (
@@ -30,7 +30,8 @@ from workbench.facts import (
 from workbench.facts.scripts import HAN, KANA, SYLLABLE
 from workbench.recordings.types import Conversation, is_answer
 from workbench.replay.cache import tools_text
-from workbench.replay.needed import said_by
+from workbench.replay.needed import said, said_by
+from workbench.session.types import Event
 
 _WITH_NUMBERS: Final = frozenset({PHONE, DATE, TIME, AMOUNT, NUMBER, IDENTIFIER})
 _TOOL_CALL: Final = re.compile(
@@ -65,7 +66,14 @@ _MAX_REFUSAL_WORDS: Final = 80
 """A longer text that has such words in it tells of somebody who asked for something."""
 _REFUSAL_CHARS: Final = 200
 """Who asks or declines does so at once."""
+_SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
 _MIN_ANSWER_CHARS: Final = 20
+"""Shorter texts are alike by chance."""
+_MIN_ANSWER_SHARE: Final = 0.8
+"""A text with so much of it in an answer is that answer; one with less only mentions it."""
+_PIECE: Final = 5
+"""Characters; texts are compared by their pieces of this length, so that a changed word costs little."""
+_SHOWN_CHARS: Final = 80
 _LETTERS: Final = {
     "ja": re.compile("[\u3041-\u309f\u30a1-\u30fa]"),
     "ko": re.compile(f"[{SYLLABLE}]"),
@@ -87,8 +95,8 @@ class SummaryCheckResult:
     max_words: int | None
     """The word limit; None where none is set."""
     has_tool_call: bool
-    answers_the_request: bool
-    """It begins as an answer does, or repeats the recorded answer to the last request."""
+    answer: str
+    """What shows that it is an answer to the last request, with its words; empty for a summary."""
     is_refusal: bool
     """It asks for a conversation to summarise, or declines to."""
     numbers: int
@@ -101,6 +109,11 @@ class SummaryCheckResult:
     """Of the conversation up to its boundary, the commonest first."""
     forbidden: tuple[str, ...]
     """Forbidden strings that it holds."""
+
+    @property
+    def answers_the_request(self) -> bool:
+        """It begins as an answer does, or is the recorded answer to the last request, or nearly so."""
+        return bool(self.answer)
 
     @property
     def keeps_limit(self) -> bool:
@@ -155,7 +168,7 @@ def check_summaries(
                 words=words(text),
                 max_words=max_words or None,
                 has_tool_call=_TOOL_CALL.search(text) is not None,
-                answers_the_request=_is_answer(text, source.next_answer(row["boundary_event_id"])),
+                answer=_answer_in(text, source, row["boundary_event_id"]),
                 is_refusal=_is_refusal(text),
                 numbers=len({(one.kind, one.key) for one in found}),
                 invented=tuple(invented),
@@ -178,10 +191,48 @@ def _has_number(one: Candidate) -> bool:
     return one.kind in _WITH_NUMBERS and any(map(str.isdigit, one.value))
 
 
-def _is_answer(text: str, recorded: str) -> bool:
+def _answer_in(text: str, source: _Source, boundary: str | None) -> str:
+    """Why a text is an answer instead of a summary, in words; empty when nothing shows it.
+
+    A summary may mention what is answered next, and may quote: words that were said before its boundary are no proof.
+    """
     if _ANSWER_OPENING.match(text):
-        return True
-    return len(recorded) >= _MIN_ANSWER_CHARS and folded(recorded) in folded(text)
+        opening = _opening(text)
+        if not any(folded(opening) in folded(earlier) for earlier in source.said_before(boundary)):
+            return f"it begins as an answer does: {_shown(opening)}"
+    recorded = source.next_answer(boundary)
+    if _is_nearly(text, recorded) and not any(_is_nearly(text, one) for one in source.said_before(boundary)):
+        return f"it is nearly the recorded answer: {_shown(recorded)}"
+    return ""
+
+
+def _opening(text: str) -> str:
+    """The first sentence; with those after it where it's short."""
+    text = text.strip()
+    ends = (found.end() for found in _SENTENCE_END.finditer(text))
+    return text[: next((end for end in ends if end >= _MIN_ANSWER_CHARS), len(text))]
+
+
+def _is_nearly(text: str, other: str) -> bool:
+    """Nearly all of a text is in another one."""
+    if len(other) < _MIN_ANSWER_CHARS:
+        return False
+    pieces = _pieces(text)
+    n_pieces = pieces.total()
+    return n_pieces > 0 and (pieces & _pieces(other)).total() >= _MIN_ANSWER_SHARE * n_pieces
+
+
+def _pieces(text: str) -> Counter[str]:
+    text = folded(text)
+    if len(text) < _MIN_ANSWER_CHARS:
+        return Counter()
+    return Counter(text[place : place + _PIECE] for place in range(len(text) - _PIECE + 1))
+
+
+def _shown(text: str) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return f"“{line if len(line) <= _SHOWN_CHARS else f'{line[:_SHOWN_CHARS]}…'}”"
 
 
 def _is_refusal(text: str) -> bool:
@@ -210,10 +261,21 @@ class _Source:
         self._end = max(self._end, end)
         return self._known, _common(self._letters)
 
+    def said_before(self, boundary: str | None) -> Iterator[str]:
+        """What each event up to a boundary says, or each of all without one."""
+        end = self._places.get(boundary or "", len(self._events) - 1) + 1
+        return map(said_by, self._events[:end])
+
     def next_answer(self, boundary: str | None) -> str:
-        """The recorded answer that comes after a boundary; empty without one."""
+        """The next recorded answer in words that comes after a boundary; tool calls are none. Empty without one."""
         place = self._places.get(boundary or "", len(self._events))
-        return next((said_by(event) for event in self._events[place + 1 :] if is_answer(event)), "")
+        answers = (_in_words(event) for event in self._events[place + 1 :] if is_answer(event))
+        return next(filter(None, answers), "")
+
+
+def _in_words(event: Event) -> str:
+    """What an event says beside its tool calls."""
+    return "\n".join(said(replace(message, tool_calls=())) for message in event.messages).strip()
 
 
 # --- languages ------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from workbench.replay.needed import said_by
 from workbench.session.scope import keys_match
 
 _MAX_NAMED = 5
+_NOT_TO_ANSWER = "let summarizer.prompt forbid that, or, if this is a summary, leave `is_summary` out"
 STOPPED_EARLY = "replay"
 """The expectation, of every suite, that each recorded call is replayed."""
 
@@ -212,7 +213,9 @@ def _not_a_summary(one: SummaryCheckResult) -> tuple[Any, str] | None:
         return False, "it holds a tool call"
     if one.is_refusal:
         return False, "it asks for a conversation, or declines to sum up"
-    return (False, "it answers the request instead of summing up") if one.answers_the_request else None
+    if one.answers_the_request:
+        return False, f"it answers the request instead of summing up: {one.answer}; {_NOT_TO_ANSWER}"
+    return None
 
 
 def _first_fault(
