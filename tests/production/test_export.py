@@ -100,7 +100,7 @@ def test_the_verdict_names_the_interval_that_holds_0(tmp_path: Path) -> None:
     made = wb.export(late, tmp_path / "out", to=FORMS, evidence=found)
     money, net = (next(one for one in made.evidence.changes if one.name == name) for name in ("cost", "net_tokens"))
     assert money.low < 0 < money.high
-    assert 0 < net.low
+    assert net.low > 0
     for path in made.paths.values():
         assert "smaller, but dearer (not sure: the interval of the money holds 0)" in words(path), path
 
@@ -324,7 +324,9 @@ def test_a_folder_that_cannot_be_is_told(tuned: RunConfig, tmp_path: Path) -> No
         ("1.3 chars/token · user", "config_1_3_chars_token_user"),
         ("压缩 600", "压缩_600"),
         ("...", "configuration"),
-        ("x" * 300, "x" * 60),
+        ("x" * 60, "x" * 60),
+        ("x" * 300, "x" * 51 + "_0123abcd"),
+        ("x" * 50 + " y" * 50, "x" * 50 + "_0123abcd"),
         ("con\x00fig\n", "con_fig"),
         ("class", "config_class"),
         ("None", "config_None"),
@@ -335,9 +337,54 @@ def test_a_folder_that_cannot_be_is_told(tuned: RunConfig, tmp_path: Path) -> No
 )
 def test_a_name_is_a_file_of_the_folder_and_a_module(name: str, stem: str, tmp_path: Path) -> None:
     """SEC-05: whatever a configuration is named, its files stay in the folder."""
-    assert file_stem(name) == stem
+    assert file_stem(name, "0123abcd4567") == stem
     made = wb.export(config(name=name), tmp_path, to=FORMS)
     assert {path.parent for path in made.paths.values()} == {tmp_path}
+
+
+def test_long_names_that_begin_alike_are_files_of_their_own(tmp_path: Path) -> None:
+    """WB-EXP-01: a sweep names its configurations by all their options."""
+    name = "all:[time:300.0,event:8] summary_injection_mode=system tool_result_max_tokens=340 enabled="
+    paths = [
+        path
+        for is_on in (True, False)
+        for path in wb.export(
+            config(name=f"{name}{is_on}", compaction={"enabled": is_on}), tmp_path, to=FORMS
+        ).paths.values()
+    ]
+    assert len({path.name for path in paths}) == len(paths)
+    assert {len(path.stem) for path in paths} == {60}
+
+
+def test_a_file_of_another_configuration_is_not_written_over(tuned: RunConfig, tmp_path: Path) -> None:
+    """WB-EXP-01: nor anything beside it; the same configuration may be exported again."""
+    first = wb.export(tuned, tmp_path, to=FORMS, date="2026-03-01")
+    before = {path: path.read_bytes() for path in first.paths.values()}
+    other = tuned.replace(trigger={"token": 151})
+    for form in FORMS:
+        with pytest.raises(ConfigError) as refused:
+            wb.export(other, tmp_path, to=form)
+        assert refused.value.one_line().startswith(f"{first.paths[form]} is there already, and isn't of this config")
+        assert "another folder" in refused.value.hint
+    first.paths["toml"].unlink()
+    with pytest.raises(ConfigError, match="is there already"):
+        wb.export(other, tmp_path, to=FORMS)
+    assert not first.paths["toml"].exists()
+    again = wb.export(tuned, tmp_path, to=FORMS, date="2026-03-02")
+    assert again.paths == first.paths
+    assert all(path.read_bytes() != before[path] for path in again.paths.values())
+
+
+def test_an_export_may_take_the_place_of_the_file_it_came_from(tuned: RunConfig, tmp_path: Path) -> None:
+    """WB-EXP-01: and of no other."""
+    path = tmp_path / "mine.toml"
+    path.write_text(tuned.to_toml(), "utf-8")
+    wb.export(RunConfig.load(path), path)
+    assert stamp_of(path).config_hash == tuned.config_hash
+    path.write_text("[trigger]\ntoken = 7\n", "utf-8")
+    with pytest.raises(ConfigError, match="isn't of this configuration"):
+        wb.export(tuned, path)
+    assert path.read_text("utf-8") == "[trigger]\ntoken = 7\n"
 
 
 def test_a_go_file_is_no_test_and_of_no_system(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """`export`: a configuration in the forms that production takes, each with its evidence (WB-EXP-01, -02, -04).
 
 In: a configuration, runs, a folder or a file. Out: the files. Nothing is written before everything is checked: a
-trigger that never fires needs a word, and a text that looks like a key is refused.
+trigger that never fires needs a word, a text that looks like a key is refused, and so is writing over a file of another
+configuration.
 """
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import os
 import re
@@ -18,7 +20,7 @@ from typing import Any, Final, Literal, get_args
 
 from workbench.clock import Clock, SystemClock, datetime_from_ns
 from workbench.config import RunConfig
-from workbench.errors import ConfigError, nearest_name
+from workbench.errors import ConfigError, WorkbenchError, nearest_name
 from workbench.evaluate.evidence import Evidence, EvidenceSource, evidence_of
 from workbench.paths import is_device
 from workbench.production.go_source import go_text
@@ -41,6 +43,7 @@ _SECRET_VARIABLE = re.compile(
 """Names such as OPENAI_API_KEY, DB_PASSWD, AWS_ACCESS_KEY_ID: what they hold goes into no file."""
 _SHORTEST_SECRET = 8
 _LONGEST_NAME = 60
+_HASH_CHARS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ def export(
         seed: Of the intervals.
     Raises:
         ConfigError: an unknown form or backend, no run of this configuration in the evidence, a trigger that never
-            fires, a text that looks like a key, or a file that can't be written.
+            fires, a text that looks like a key, a file that is there and isn't of this configuration, or one that
+            can't be written.
     Source: WB-EXP-01.
     """
     forms = _forms(to, Path(target))
@@ -103,7 +107,9 @@ def export(
     _check_secrets(config, found)
     stamp = Stamp.of(config, date=_day(date, clock), evidence=found)
     texts = {form: _text(form, config, stamp, backend) for form in forms}
-    paths = _paths(forms, Path(target), config.label())
+    paths = _paths(forms, Path(target), config)
+    for form, path in paths.items():
+        _check_free(form, path, config)
     return Exported({form: _write(paths[form], text) for form, text in texts.items()}, stamp)
 
 
@@ -138,17 +144,22 @@ def _text(form: Form, config: RunConfig, stamp: Stamp, backend: str) -> str:
     return record_text(config, stamp)
 
 
-def _paths(forms: Sequence[Form], target: Path, name: str) -> dict[Form, Path]:
+def _paths(forms: Sequence[Form], target: Path, config: RunConfig) -> dict[Form, Path]:
     if target.suffix.lower() in _FORM_OF:
         return dict.fromkeys(forms, target)
-    stem = file_stem(name)
+    stem = file_stem(config.label(), config.config_hash)
     # Go reads meaning into what stands behind an underscore: `_test`, `_linux`.
     return {form: target / f"{stem.replace('_', '-') if form == 'go' else stem}{_ENDINGS[form]}" for form in forms}
 
 
-def file_stem(name: str) -> str:
-    """A name that is a file's in any folder, and a module's: letters, digits and underscores."""
-    stem = re.sub(r"\W+", "_", name).strip("_")[:_LONGEST_NAME]
+def file_stem(name: str, config_hash: str) -> str:
+    """A name that is a file's in any folder, and a module's: letters, digits and underscores.
+
+    A long one is cut; so that two that begin alike stay apart, it ends as the hash begins.
+    """
+    stem = re.sub(r"\W+", "_", name).strip("_")
+    if len(stem) > _LONGEST_NAME:
+        stem = f"{stem[: _LONGEST_NAME - _HASH_CHARS - 1].strip('_')}_{config_hash[:_HASH_CHARS]}"
     if not stem:
         return "configuration"
     return stem if stem.isidentifier() and not _is_taken(stem) else f"config_{stem}"
@@ -159,13 +170,37 @@ def _is_taken(stem: str) -> bool:
     return keyword.iskeyword(stem) or stem.lower() in {"workbench", *sys.stdlib_module_names} or is_device(stem)
 
 
+def _check_free(form: Form, path: Path, config: RunConfig) -> None:
+    """Refuse to write over what isn't an earlier export of this configuration."""
+    try:
+        before = path.read_bytes() if path.is_file() else b""
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if not before or config.config_hash.encode() in before:
+        return
+    if form in ("toml", "json"):  # the file that the configuration came from states no hash
+        with contextlib.suppress(WorkbenchError):
+            if RunConfig.load(path).config_hash == config.config_hash:
+                return
+    raise ConfigError(
+        f"{path} is there already, and isn't of this configuration ({config.label()})",
+        field="target",
+        value=str(path),
+        hint="name another folder, give the configuration another name, or take the file away",
+    )
+
+
 def _write(path: Path, text: str) -> Path:
     try:
         return write_whole(path, text)
     except OSError as error:
-        raise ConfigError(
-            f"{path}: can't be written: {error.strerror}", field="target", value=str(path), hint="name another folder"
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{path}: can't be written: {error.strerror}", field="target", value=str(path), hint="name another folder"
+    )
 
 
 def _day(date: Date | str | None, clock: Clock | None) -> str:
