@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -455,6 +456,9 @@ def test_sweep_writes_the_recommended_configuration(here: Path, capsys: pytest.C
     code, out, _ = run(capsys, *wanted, "--yes", "--report", "best.html")
     assert (code, "\nrecommended configuration: " in out) == (0, True)
     assert out.startswith("4 runs over 2 conversations, 96 calls, about ")
+    command = next(line for line in out.splitlines() if " to production: " in line).partition(": ")[2]
+    assert main([*shlex.split(command)[1:], "--allow-unreachable"]) == 0
+    assert "Replayed in run " in capsys.readouterr().out
     code, _, _ = run(capsys, "replay", "own.jsonl", "--config", "best.toml")
     assert code == 0
     assert (here / "best.html").exists()
@@ -464,6 +468,21 @@ def test_sweep_writes_the_recommended_configuration(here: Path, capsys: pytest.C
     assert set(found["pareto"]) <= ids
     assert found["recommended"] in ids
     assert len(ids) == 2 * 3 + 2
+
+
+def test_a_run_that_is_not_there_is_told_with_the_nearest(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-CLI-03: for every command that takes runs by name."""
+    assert main(["replay", "own.jsonl", "--config", "tuned.toml", "--set", "name=a long name"]) == 0
+    assert main(["replay", "own.jsonl", "--config", "tuned.toml"]) == 0
+    capsys.readouterr()
+    for wanted in (("report", "--run", "nosuch"), ("export", "tuned.toml", "--run", "nosuch")):
+        code, _, err = run(capsys, *wanted)
+        assert code != 0
+        assert "no run 'nosuch' in runs; the nearest of 2: " in err
+        assert "'tuned' (tuned-" in err
+        assert "'a long name' (a-long-name-" in err
+    _, _, err = run(capsys, "report", "--run", "tund")
+    assert "no run 'tund' in runs; did you mean tuned?" in err
 
 
 def test_sweep_does_not_begin_unasked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

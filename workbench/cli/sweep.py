@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.cli.options import (
     add_change_options,
@@ -21,6 +22,9 @@ from workbench.cli.options import (
 )
 from workbench.cli.output import print_json, print_problems
 from workbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from workbench.evaluate.sweep import Sweep
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -88,9 +92,23 @@ def run(options: argparse.Namespace) -> int:
     print_problems(recordings)
     if written:
         print(f"\nrecommended configuration: {written}")
+        print(f"with its evidence to production: {_export_command(found, options)}")
     if report:
         print(f"report: {report}")
     return 0
+
+
+def _export_command(found: Sweep, options: argparse.Namespace) -> str:
+    """The command that exports the recommendation; the baseline is what it is compared with."""
+    from workbench.replay.runs import RUNS_FOLDER
+
+    names = dict.fromkeys([found.recommended or "", found.baseline])
+    command = ["workbench", "export", options.out]
+    for name in names:
+        command += ["--run", found.runs[name].run_id]
+    if options.runs != RUNS_FOLDER:
+        command += ["--runs", options.runs]
+    return shlex.join(command)
 
 
 def _grid(options: argparse.Namespace) -> dict[str, Any] | None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 TRACE_VERSION = 6
 RUNS_FOLDER = "runs"
+_MAX_NEAR = 3
 _RUN_COLUMNS = (
     ("run_id", "VARCHAR"),
     ("config", "VARCHAR"),
@@ -517,7 +518,7 @@ def load_runs(
             if name not in known and name in others:
                 raise ReplayError(f"run {name!r} was made by another version of the engine", hint="replay it again")
             if name not in known:
-                raise ReplayError(f"no run {name!r} in {folder}", hint=nearest_name(name, known))
+                raise ReplayError(f"no run {name!r} in {folder}", hint=_nearest_runs(name, runs))
         runs = [known[name] for name in dict.fromkeys(names)]
         for earlier, run in combinations({run.run_id: run for run in runs}.values(), 2):
             if earlier.name == run.name:
@@ -526,6 +527,15 @@ def load_runs(
                     hint="look at them one at a time, or give the configurations names of their own",
                 )
     return RunSet(runs)
+
+
+def _nearest_runs(name: str, runs: Sequence[Run]) -> str:
+    """Which runs may have been meant; of a folder of many the nearest by name, with what stands for them."""
+    if close := nearest_name(name, [key for run in runs for key in (run.name, run.run_id)]):
+        return close
+    ids = {run.name: run.run_id for run in runs}
+    near = get_close_matches(name, ids, n=_MAX_NEAR, cutoff=0.0)
+    return f"the nearest of {len(ids)}: {', '.join(f'{one!r} ({ids[one]})' for one in near)}"
 
 
 def query_runs(sql: str, folder: str | Path = RUNS_FOLDER) -> tuple[list[str], list[tuple[Any, ...]]]:
