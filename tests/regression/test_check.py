@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -367,6 +368,62 @@ def test_a_failure_exits_with_1_and_names_it_all(mine: SuiteFolder, capsys: pyte
     row = next(line for line in lines if line.startswith("fail"))
     assert row.split() == ["fail", "c1", "14", "each.peak_prompt_tokens.max", "855", "800"]
     assert lines[0].startswith("mine: failed - ")
+
+
+def shown(mine: SuiteFolder, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command prints, with line breaks as blanks."""
+    main(["check", str(mine.path)])
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_limit_over_all_is_not_pinned_on_one_conversation(
+    mine: SuiteFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """WB-REG-02: the table says whose limit it is, and the line below where to look."""
+    mine.write("[limits]\nprompt_tokens = { max = 5000 }\n", head=HEAD)
+    said = shown(mine, capsys)
+    assert "fail all — limits.prompt_tokens.max 19,355 5,000" in said
+    assert "fail: limits.prompt_tokens.max over all conversations, see c1, call 14: 10,503 of them here" in said
+    message = ET.fromstring(mine.check().junit()).find(".//failure").attrib["message"]  # type: ignore[union-attr]
+    assert message == "all conversations: limits.prompt_tokens.max is 19355, limit 5000; see c1, call 14"
+
+
+def test_a_lost_fact_is_called_lost(mine: SuiteFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-REG-01, WB-REG-02."""
+    conversation = chat(8, ident="c1")
+    conversation["messages"][-1]["content"] += " 另外，订单 A1000 已处理，退款 203.13 元。"
+    conversation["messages"][3]["content"] += " 退款 203.13 元。"
+    mine.record_chats(conversation)
+    mine.write("[limits]\nlost_facts = { max = 0 }\n", head=HEAD, config=CONFIG.replace("= 60", "= 5"))
+    assert re.search(r"limits.lost_facts.max over all conversations, see c1, call \d+: lost \w+ ", shown(mine, capsys))
+
+
+def test_what_drift_is_counted_in_is_said(mine: SuiteFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-REG-02: and the option that was changed comes before what follows from it."""
+    mine.write("[drift]\nprompt_tokens = 0.001\nfirings = 0\nmoved_summaries = 0\n", head=HEAD)
+    mine.check(accept=True)
+    assert "drift.prompt_tokens by 0 % 0.1 % pass" in shown(mine, capsys)
+    mine.write(
+        "[drift]\nprompt_tokens = 0.001\nfirings = 0\nmoved_summaries = 0\n",
+        head=HEAD,
+        config=CONFIG.replace("runes_per_token = 1.0", "runes_per_token = 0.5"),
+    )
+    said = shown(mine, capsys)
+    assert re.search(r"fail c1 \d+ drift.prompt_tokens by \d+(\.\d+)? % 0.1 % ", said)
+    assert re.search(r"drift.firings by \d 0 ", said)
+    assert re.search(r"drift.moved_summaries \d+ 0 ", said)
+    assert said.index("options that differ from the accepted ones: ") < said.index("verdict conversation call")
+    html = mine.check()._repr_html_()
+    assert html.index("options that differ from the accepted ones: ") < html.index("<table")
+
+
+def test_a_summary_in_another_language_says_which(mine: SuiteFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """WB-RET-04, WB-REG-02."""
+    mine.accepted()
+    mine.record_anew(lambda text, request: "The customer asked about orders A1000 and A1001; both are handled.")
+    said = shown(mine, capsys)
+    assert "fail c1 3 summaries.keeps_language no yes" in said
+    assert "it is in a language with Latin letters, the conversation in Chinese" in said
 
 
 def test_strict_counts_what_is_undecided(mine: SuiteFolder) -> None:

@@ -15,7 +15,10 @@ from workbench.regression.figures import Figures, measured
 from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding, Verdict
 from workbench.regression.suite import Suite
 
-_SHARES: Final = ("needed_fact_recall", "probe_recall")
+SHARES: Final = ("needed_fact_recall", "probe_recall")
+"""Their drift is a difference of two shares."""
+RELATIVE: Final = ("prompt_tokens", "peak_prompt_tokens", "summary_tokens")
+"""Their drift is a share of the accepted figure; that of all others is a number of things that differ."""
 
 
 class Moved(NamedTuple):
@@ -39,7 +42,7 @@ def drift_of(suite: Suite, figures: Sequence[Figures], accepted: Baseline | None
                 reason = f"{suite.rules.baseline} isn't there: `workbench check {suite.path.name} --accept` writes it"
             verdict: Verdict = FAIL if suite.rules.baseline else UNDECIDED
             findings.append(Finding(expectation, verdict, limit=limit, detail=reason))
-        elif name in _SHARES:
+        elif name in SHARES:
             findings.append(_share_drift(expectation, name, limit, figures, accepted))
         else:
             for one in figures:

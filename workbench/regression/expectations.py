@@ -22,6 +22,7 @@ from workbench.session.scope import keys_match
 
 _MAX_NAMED = 5
 _NOT_TO_ANSWER = "let summarizer.prompt forbid that, or, if this is a summary, leave `is_summary` out"
+_LANGUAGES = {"zh": "Chinese", "ja": "Japanese", "ko": "Korean", "latin": "a language with Latin letters"}
 STOPPED_EARLY = "replay"
 """The expectation, of every suite, that each recorded call is replayed."""
 
@@ -136,10 +137,11 @@ def _deciding(found: Measured, bound: float, side: str) -> Place:
 
 
 def _in_words(found: Measured, place: Place) -> str:
+    sort = f"{found.sort} " if found.sort else ""
     if not found.is_count:
-        return place.what
+        return f"{sort}{place.what}" if place.what else ""
     named = [one for one in found.places if one.what][:_MAX_NAMED]
-    text = "; ".join(f"{one.what} ({one.conversation}, call {one.call})" for one in named)
+    text = "; ".join(f"{sort}{one.what} ({one.conversation}, call {one.call})" for one in named)
     left = len(found.places) - len(named)
     return f"{text}; and {left} more" if named and left > 0 else text
 
@@ -191,9 +193,7 @@ def _summary_findings(rules: SummaryRules, replayed: Replayed, checks: dict[str,
         judge(
             "keeps_language",
             True,
-            lambda one: (
-                None if one.keeps_language else (one.language, f"the conversation is in {_listed(one.languages)}")
-            ),
+            lambda one: None if one.keeps_language else (False, _other_language(one)),
         )
     if rules.is_summary:
         judge("is_summary", True, _not_a_summary)
@@ -206,6 +206,11 @@ def _summary_findings(rules: SummaryRules, replayed: Replayed, checks: dict[str,
     if rules.prompt_holds:
         findings += _prompt_findings(rules, replayed)
     return findings
+
+
+def _other_language(one: SummaryCheckResult) -> str:
+    known = " and ".join(_LANGUAGES[name] for name in one.languages)
+    return f"it is in {_LANGUAGES[one.language]}, the conversation in {known}"
 
 
 def _not_a_summary(one: SummaryCheckResult) -> tuple[Any, str] | None:

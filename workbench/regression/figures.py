@@ -139,6 +139,8 @@ class Measured:
     is_count: bool = False
     reason: str = ""
     """Why there is no value."""
+    sort: str = ""
+    """What each of the places is, where their own words don't say it."""
     at_least: float | None = None
     """What is certain of a count that isn't known: more than a limit is a failure already."""
 
@@ -170,10 +172,10 @@ def _peak(figures: Sequence[Figures]) -> Measured:
     return Measured(max(most.prompt_tokens), (Place(most.conversation, _longest(most)),))
 
 
-def _count(part: Callable[[Figures], Sequence[Place]]) -> Callable[[Sequence[Figures]], Measured]:
+def _count(part: Callable[[Figures], Sequence[Place]], sort: str = "") -> Callable[[Sequence[Figures]], Measured]:
     def measure(figures: Sequence[Figures]) -> Measured:
         places = tuple(place for one in figures for place in part(one))
-        return Measured(len(places), places, is_count=True)
+        return Measured(len(places), places, is_count=True, sort=sort)
 
     return measure
 
@@ -207,6 +209,7 @@ def _recall(
     visible: Callable[[Figures], int],
     lost: Callable[[Figures], Sequence[Place]],
     what: str,
+    sort: str,
 ) -> Callable[[Sequence[Figures]], Measured]:
     def measure(figures: Sequence[Figures]) -> Measured:
         n, from_ = sum(map(needed, figures)), sum(needed(one) > 0 for one in figures)
@@ -215,7 +218,8 @@ def _recall(
                 (n, MIN_FACTS, what) if n < MIN_FACTS else (from_, MIN_CONVERSATIONS, f"conversations with {what}")
             )
             return Measured(None, reason=str(NotEnoughDataError(of, have=have, need=need)))
-        return Measured(sum(map(visible, figures)) / n, tuple(place for one in figures for place in lost(one)))
+        places = tuple(place for one in figures for place in lost(one))
+        return Measured(sum(map(visible, figures)) / n, places, sort=sort)
 
     return measure
 
@@ -230,13 +234,13 @@ _FIGURES: Final[Mapping[str, Callable[[Sequence[Figures]], Measured]]] = {
     "overflow_calls": _overflows,
     "cost": _cost,
     "needed_fact_recall": _recall(
-        lambda one: one.needed, lambda one: one.visible, lambda one: one.lost_facts, "needed facts"
+        lambda one: one.needed, lambda one: one.visible, lambda one: one.lost_facts, "needed facts", "lost"
     ),
-    "lost_facts": _count(lambda one: one.lost_facts),
+    "lost_facts": _count(lambda one: one.lost_facts, "lost"),
     "probe_recall": _recall(
-        lambda one: one.probes, lambda one: one.visible_probes, lambda one: one.lost_probes, "probes"
+        lambda one: one.probes, lambda one: one.visible_probes, lambda one: one.lost_probes, "probes", "lost probe"
     ),
-    "lost_probes": _count(lambda one: one.lost_probes),
+    "lost_probes": _count(lambda one: one.lost_probes, "lost probe"),
     "protocol_violations": _count(lambda one: one.protocol_violations),
     "coverage_violations": _count(lambda one: one.coverage_violations),
 }

@@ -24,7 +24,7 @@ class Finding:
     scope: str = ""
     """The conversation that it is about; empty = all."""
     conversation: str = ""
-    """Where it failed; else the scope."""
+    """Where it failed, or, of one over all conversations, where to look first; else the scope."""
     call: int | None = None
     """The call where it failed: it is the first that gets the faulty summary, or has the faulty prompt."""
     value: Any = None

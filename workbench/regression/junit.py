@@ -43,9 +43,11 @@ def junit_xml(suite: str, findings: Sequence[Finding]) -> str:
 
 def sentence(one: Finding) -> str:
     """Conversation, call, expectation, value and limit of a failure."""
-    where = one.conversation or one.scope or "all conversations"
-    call = "" if one.call is None else f", call {one.call}"
-    return f"{where}{call}: {one.expectation} is {plain_value(one.value)}, limit {plain_value(one.limit)}"
+    place = f"{one.conversation or one.scope}{'' if one.call is None else f', call {one.call}'}"
+    said = f"{one.expectation} is {plain_value(one.value)}, limit {plain_value(one.limit)}"
+    if one.scope:
+        return f"{place}: {said}"
+    return f"all conversations: {said}{f'; see {place}' if one.conversation else ''}"
 
 
 def clean(text: str) -> str:

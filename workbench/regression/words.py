@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from workbench.regression.drift import RELATIVE, SHARES
 from workbench.regression.figures import plain_value
 from workbench.regression.finding import FAIL, PASS, UNDECIDED, Finding
 from workbench.report.labels import UNKNOWN, counted, printable
@@ -20,19 +21,22 @@ if TYPE_CHECKING:
 _COLUMNS = ("verdict", "conversation", "call", "expectation", "value", "limit")
 _CHANGES = ("conversation", "figure", "accepted", "now")
 _ALL = "all"
+_PERCENT = frozenset(f"drift.{name}" for name in RELATIVE)
+_POINTS = frozenset(f"drift.{name}" for name in SHARES)
 _MAX_DETAILS = 12
 
 
 def check_text(result: CheckResult) -> str:
-    """Heading, table, and what is wrong where."""
-    lines = [heading(result), "", text_table(_COLUMNS, table_rows(result.findings))]
+    """Heading, what else a reader should know first, table, and what is wrong where."""
+    lines = [heading(result)]
+    for note in result.notes:
+        lines += ["", *broken(printable(note), LINE_WIDTH)]
+    lines += ["", text_table(_COLUMNS, table_rows(result.findings))]
     details = _details(result)
     if details:
         lines.append("")
         for text in details:
             lines += broken(text, LINE_WIDTH)
-    for note in result.notes:
-        lines += ["", *broken(printable(note), LINE_WIDTH)]
     return "\n".join(lines)
 
 
@@ -68,19 +72,43 @@ def table_rows(findings: Sequence[Finding]) -> list[list[str]]:
 
 
 def _row(one: Finding) -> list[str]:
-    call = UNKNOWN if one.call is None else str(one.call)
-    where = one.conversation or one.scope or _ALL
-    return [one.verdict, where, call, one.expectation, _shown(one.value), _shown(one.limit)]
+    """What is said of all conversations isn't pinned on the one where it shows: that is named below the table."""
+    call = UNKNOWN if one.call is None or not one.scope else str(one.call)
+    value = _figure(one.expectation, one.value)
+    return [
+        one.verdict,
+        one.scope or _ALL,
+        call,
+        one.expectation,
+        f"{_by(one)}{value}",
+        _figure(one.expectation, one.limit),
+    ]
 
 
 def _row_of_many(group: Sequence[Finding]) -> list[str]:
     """Passed findings of several conversations: the values from the least to the greatest."""
     numbers = [one.value for one in group if isinstance(one.value, int | float) and not isinstance(one.value, bool)]
-    value = _shown(group[0].value) if len({str(one.value) for one in group}) == 1 else UNKNOWN
+    expectation = group[0].expectation
+    value = _figure(expectation, group[0].value) if len({str(one.value) for one in group}) == 1 else UNKNOWN
     if numbers and value == UNKNOWN:
-        value = f"{_shown(min(numbers))} to {_shown(max(numbers))}"
+        value = f"{_figure(expectation, min(numbers))} to {_figure(expectation, max(numbers))}"
     scope = counted(len(group), "conversation")
-    return [PASS, scope, UNKNOWN, group[0].expectation, value, _shown(group[0].limit)]
+    limit = _figure(expectation, group[0].limit)
+    return [PASS, scope, UNKNOWN, expectation, f"{_by(group[0])}{value}", limit]
+
+
+def _by(one: Finding) -> str:
+    """In front of how far a figure has moved, so that nobody takes it for the figure."""
+    is_move = one.expectation.startswith("drift.") and one.expectation != "drift.moved_summaries"
+    return "by " if is_move and one.value is not None else ""
+
+
+def _figure(expectation: str, value: Any) -> str:
+    """A value, or a limit, of an expectation."""
+    if expectation not in _PERCENT | _POINTS or not isinstance(value, int | float):
+        return _shown(value)
+    hundredths = f"{100 * value:,.0f}" if value >= 1 else f"{100 * value:.3g}"
+    return f"{hundredths} {'%' if expectation in _PERCENT else 'points'}"
 
 
 def _shown(value: Any) -> str:
@@ -98,7 +126,7 @@ def _details(result: CheckResult) -> list[str]:
     """What is wrong where, or why there is no verdict; the same reason once, and not endlessly many."""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in sorted((one for one in result.findings if one.verdict != PASS and one.detail), key=_failures_first):
-        what = f"{_place(one)}{one.expectation}" if one.verdict == FAIL else one.expectation
+        what = _told_of(one) if one.verdict == FAIL else one.expectation
         groups.setdefault((one.verdict, one.detail), []).append(what)
     told = [
         f"{verdict}: {', '.join(dict.fromkeys(what))}: {printable(detail)}"
@@ -112,10 +140,13 @@ def _failures_first(one: Finding) -> bool:
     return one.verdict != FAIL
 
 
-def _place(one: Finding) -> str:
+def _told_of(one: Finding) -> str:
+    """The place and the expectation of a failure; of one over all conversations also where to look first."""
     where = one.conversation or one.scope
-    call = "" if one.call is None else f", call {one.call}"
-    return f"{printable(where)}{call}: " if where else ""
+    place = f"{printable(where)}{'' if one.call is None else f', call {one.call}'}"
+    if one.scope:
+        return f"{place}: {one.expectation}"
+    return f"{one.expectation} over all conversations{f', see {place}' if where else ''}"
 
 
 def check_html(result: CheckResult) -> str:
@@ -125,6 +156,5 @@ def check_html(result: CheckResult) -> str:
     details = [element("div", element("small", text)) for text in _details(result)]
     notes = [element("div", element("small", note)) for note in result.notes]
     table = element("table", head, element("tbody", joined(rows)))
-    if result.accepted:
-        notes.append(element("pre", changes_text(result)))
-    return element("div", element("div", element("b", heading(result))), table, *details, *notes)
+    accepted = [element("pre", changes_text(result))] if result.accepted else []
+    return element("div", element("div", element("b", heading(result))), *notes, table, *details, *accepted)
