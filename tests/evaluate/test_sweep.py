@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ from workbench.replay.replay import replay
 from workbench.replay.sources import OnceExtractive
 from workbench.report.comparison import plan_text, sweep_html, sweep_text
 from workbench.report.labels import display_width
+from workbench.report.overview import overview
+from workbench.report.page import html_document
 from workbench.report.terminal import LINE_WIDTH
 from workbench.tokens import TiktokenCounter
 
@@ -370,3 +375,20 @@ def test_one_language_gets_one_ratio_and_hears_how_late_the_default_fires() -> N
     assert 0.8 < counter.values[0] < 2.5
     assert "Kana" in counter.why
     assert "too late" in counter.why
+
+
+def test_the_page_of_a_sweep_makes_the_recommendation_of_the_sweep_and_no_other(swept: Sweep) -> None:
+    """WB-TUNE-02, WB-UI-04: also where all conversations together would choose another configuration."""
+    other = next(one.name for one in swept.candidates if one.name not in (swept.recommended, swept.baseline))
+    standings = sorted(swept.decision.standings, key=lambda one: one.name != other)
+    decision = replace(
+        swept.decision, standings=tuple(standings), recommended=other, reason="it was the best on these four"
+    )
+    assert overview(swept.comparison.runs).recommended != other
+    for comparison in (swept.comparison, replace(swept.comparison, decision=decision)):
+        document = html.unescape(html_document(swept.comparison.runs, comparison=comparison))
+        assert set(re.findall("(?:Take|Keep|summaries:) “([^”]*)”", document)) == {comparison.decision.recommended}
+        assert comparison.decision.reason[1:] in document
+        assert "chosen on 4 of 5 conversations" in document
+        assert "of 1 conversation held back, which are none of the 4 of the choice" in document
+    assert swept.comparison.decision.reason == swept.reason

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.report.fakes import FakeConfig, FakeRun, fake_run, fake_runs
+from workbench.evaluate.choice import decide
 from workbench.evaluate.net import CACHED_PRICE, is_baseline, net_tokens
 from workbench.report.labels import UNKNOWN, number, percent
 from workbench.report.overview import (
@@ -280,3 +281,33 @@ def test_a_baseline_with_another_window_than_the_rest_is_pointed_out():
     (remark,) = [text for text in overview({**runs, first.name: own}).remarks if "windows differ" in text]
     assert "16k tokens by model.context_window" in remark
     assert "the recorded model's own" in remark
+
+
+def test_what_a_part_decided_is_told_with_its_own_reason_and_without_savings_of_the_whole():
+    """WB-TUNE-02: one recommendation, and every figure says of which conversations it is."""
+    of_all = decide(RUNS)
+    turned_down, other = of_all.standings[0].name, of_all.standings[1].name
+    order = sorted(of_all.standings, key=lambda one: one.name != other)
+    part = replace(
+        of_all, standings=tuple(order), recommended=other, reason="it won on these", chosen_on=("a", "b", "c")
+    )
+    view = overview(RUNS, decision=part)
+    n = RUNS[other].facts["conversations"]
+    assert view.recommended == view.rows[0].name == other
+    assert view.heading.endswith(f"chosen on 3 of {n} conversations")
+    assert view.heading.startswith((f"Take “{other}”", f"Keep “{other}”"))
+    assert "%" not in view.heading
+    assert view.reason == f"It won on these. The table is of all {n} conversations, in the order of the choice."
+    assert f", over 3 of {n} conversations; " in view.rule
+    assert not any(turned_down in remark for remark in view.remarks)
+
+
+def test_what_all_conversations_decided_says_so():
+    view = overview(RUNS)
+    assert view.reason == ""
+    assert f", over all {RUNS['today'].facts['conversations']} conversations; " in view.rule
+
+
+def test_runs_that_a_page_leaves_out_are_counted():
+    few = {name: run for name, run in RUNS.items() if name != decide(RUNS).standings[-1].name}
+    assert "Not shown: 1 run that" in overview(few, decision=decide(RUNS)).rule

@@ -451,6 +451,18 @@ def test_the_figure_shows_the_decision_that_it_is_given():
     assert f"“{decision.recommended}”" in figure.finding
 
 
+def test_a_figure_of_a_part_says_how_many_conversations_its_values_are_of():
+    """WB-TUNE-02."""
+    total = KEPT["no summary"].facts["conversations"]
+    figure = cost_recall(KEPT, decision=replace(decide(KEPT), chosen_on=("a", "b")))
+    assert figure.finding.endswith(f", on 2 of {total} conversations")
+    below = figure.texts[1].get_text().replace("\n", " ")
+    assert below.startswith(f"2 of {total} conversations: those that the choice was made on")
+    whole = cost_recall(KEPT)
+    assert "conversations" not in whole.finding
+    assert whole.texts[1].get_text().startswith(f"{total} conversations · ")
+
+
 def test_many_points_are_named_only_where_there_is_room():
     runs = {f"run {i:02d}": replace(USER, name=f"run {i:02d}") for i in range(30)}
     figure = cost_recall(runs)

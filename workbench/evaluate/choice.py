@@ -91,6 +91,8 @@ class Decision:
     min_recall: float
     unweighed: str
     """Why recall isn't weighed; empty when it is."""
+    chosen_on: tuple[str, ...] = ()
+    """The conversations that the figures are of; empty when they are all of each run."""
 
     @property
     def pareto(self) -> tuple[str, ...]:
@@ -142,7 +144,7 @@ def decide(
         parts = {name: [figures[name][one] for one in conversations] for name in runs}
         found = [_part(runs[name], part, scale, runs) for name, part in parts.items()]
         unweighed = next(filter(None, map(_shortage_of_part, parts.values())), "")
-    return _decided(found, scale, min_recall, unweighed)
+    return replace(_decided(found, scale, min_recall, unweighed), chosen_on=tuple(conversations or ()))
 
 
 def _whole(run: RunLike, scale: Scale) -> Standing:

@@ -179,6 +179,13 @@ class Comparison:
     seed: int
     decision: Decision
     """Which of the runs to take; in a sweep, by the part that the choice is made on."""
+    conversations: tuple[str, ...]
+    """Those that the differences are of."""
+
+    @property
+    def is_held_back(self) -> bool:
+        """The choice was made without the conversations that are compared."""
+        return bool(self.decision.chosen_on) and not set(self.decision.chosen_on) & set(self.conversations)
 
     @property
     def currency(self) -> str | None:
@@ -307,7 +314,17 @@ def compare(
         verdicts.append(_verdict(name, reference, found, after, before))
         widest += _widest(name, reference, after, before)
     decision = decide(named, figures=figures, conversations=paired, min_recall=min_recall)
-    return Comparison(named, reference, tuple(differences), tuple(verdicts), tuple(widest), unpaired, seed, decision)
+    return Comparison(
+        named,
+        reference,
+        tuple(differences),
+        tuple(verdicts),
+        tuple(widest),
+        unpaired,
+        seed,
+        decision,
+        tuple(paired),
+    )
 
 
 def _by_name(runs: Sequence[RunLike | Mapping[str, RunLike]]) -> dict[str, RunLike]:

@@ -279,17 +279,18 @@ def choose(runs: RunSet, plan: SweepPlan, *, seed: int = 0, min_recall: float = 
     compared = [runs[name] for name in (baseline, *(n for n in order[: _MAX_COMPARED + 1] if n != baseline))]
     comparison = compare(*compared, reference=baseline, conversations=reported_on, seed=seed, figures=figures)
     best = candidates[0] if decision.recommended else None
+    reason = _reason(decision, best, baseline, chosen_on, reported_on, comparison)
     return Sweep(
         runs=runs,
         plan=plan,
         candidates=tuple(candidates),
         decision=decision,
-        reason=_reason(decision, best, baseline, chosen_on, reported_on, comparison),
+        reason=reason,
         baseline=baseline,
         chosen_on=chosen_on,
         reported_on=reported_on,
         # One recommendation: what was chosen, not what the rest alone would say.
-        comparison=replace(comparison, decision=decision),
+        comparison=replace(comparison, decision=replace(decision, reason=reason)),
         seed=seed,
     )
 

@@ -41,6 +41,8 @@ _PLACE_HEAD = ("conversation", "net tokens", "at call", "prompt there", "referen
 _SHARES = frozenset({"prefix_reuse", "needed_fact_recall"})
 _NEXT_HEAD = ("conversation", "events", "tokens it takes", "prompt now", "prompt then", "calls to pay it back")
 _MAX_SWEEP_ROWS = 15
+_MAX_OPEN_TABLES = 3
+"""More tables of differences on a page are folded but for that of the recommendation: the sentences say the verdicts."""
 _QUANTILES = (("p50", "half at most"), ("p90", "90 % at most"), ("max", "largest"))
 _MEASURE_NAMES = {
     "cost": "money",
@@ -237,10 +239,15 @@ def comparison_section(comparison: Comparison) -> Markup:
     parts = [
         element("h2", "Compared conversation by conversation", id="compared"),
         element("p", decision_sentence(comparison.decision)),
+        element("p", _on_what(comparison)) if comparison.is_held_back else None,
     ]
+    is_folded = len(comparison.verdicts) > _MAX_OPEN_TABLES
     for verdict in comparison.verdicts:
         parts.append(element("p", verdict_sentence(comparison, verdict)))
-        parts.append(_html_table(_HEAD, _rows(comparison, verdict.run)))
+        table = _html_table(_HEAD, _rows(comparison, verdict.run))
+        if is_folded and verdict.run != comparison.decision.recommended:
+            table = element("details", element("summary", "All figures"), table)
+        parts.append(table)
         if places := _places(comparison, verdict.run):
             rows = [_place_cells(place) for place in places]
             parts.append(
@@ -248,6 +255,15 @@ def comparison_section(comparison: Comparison) -> Markup:
             )
     parts += [element("p", note, class_="muted") for note in _notes(comparison)]
     return joined(parts)
+
+
+def _on_what(comparison: Comparison) -> str:
+    """What a sweep compares: the choice hasn't seen it."""
+    n_seen = len(comparison.decision.chosen_on)
+    return (
+        f"What follows is of {counted(len(comparison.conversations), 'conversation')} held back, which are none of the "
+        f"{number(n_seen)} of the choice."
+    )
 
 
 def comparison_html(comparison: Comparison) -> str:

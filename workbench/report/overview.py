@@ -91,6 +91,8 @@ class Overview:
     """What a report says first; `rows` are sorted as the decision is: the best first."""
 
     heading: str
+    reason: str
+    """Why, where only some of the conversations decided: their figures aren't those of the table. Else empty."""
     rule: str
     provenance: str
     columns: tuple[Column, ...]
@@ -113,7 +115,7 @@ def overview(runs: Runs, *, today: str | None = None, decision: Decision | None 
     """
     if decision is None or not {one.name for one in decision.standings} >= set(runs):
         decision = decide(runs)
-    scale = scale_of(runs.values())
+    scale = Scale(decision.currency)
     ordered = [runs[one.name] for one in decision.standings if one.name in runs]
     baseline = next((run for run in runs.values() if is_baseline(run)), None)
     current = next((run for run in runs.values() if run.name == (today or "today")), None)
@@ -123,8 +125,9 @@ def overview(runs: Runs, *, today: str | None = None, decision: Decision | None 
     left_out = None if scale.currency is None else _net
     columns = tuple(one for one in _COLUMNS if one.stands(ordered) and one.measure is not left_out)
     return Overview(
-        heading=_heading(ordered, best, baseline, current, scale, decision),
-        rule=_rule(ordered, baseline, scale, decision),
+        heading=_heading(ordered, best, baseline, current, decision, part_of(decision, runs)),
+        reason=_reason_of_part(runs, decision),
+        rule=_rule(ordered, baseline, scale, decision, conversations_of(runs)),
         provenance=provenance(ordered),
         columns=columns,
         rows=tuple(
@@ -135,12 +138,40 @@ def overview(runs: Runs, *, today: str | None = None, decision: Decision | None 
             )
             for run in ordered
         ),
-        remarks=tuple(_remarks(ordered, best, baseline, scale, decision)),
+        remarks=tuple(_remarks(ordered, best, baseline, decision, is_part=bool(part_of(decision, runs)))),
         recommended=best.name if best else None,
         baseline=baseline.name if baseline else None,
         today=current.name if current else None,
         decision=decision,
     )
+
+
+def conversations_of(runs: Runs) -> int | None:
+    """How many conversations each of the runs is of; None where they differ."""
+    counts = {run.facts.get("conversations") for run in runs.values()}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def part_of(decision: Decision, runs: Runs) -> str:
+    """`10 of 15 conversations` where some of those of the runs decided; empty where all did."""
+    chosen, total = len(decision.chosen_on), conversations_of(runs)
+    return f"{number(chosen)} of {counted(total, 'conversation')}" if total and 0 < chosen < total else ""
+
+
+def _reason_of_part(runs: Runs, decision: Decision) -> str:
+    if not part_of(decision, runs):
+        return ""
+    return (
+        f"{decision.reason[:1].upper()}{decision.reason[1:]}. The table is of all "
+        f"{counted(conversations_of(runs) or 0, 'conversation')}, in the order of the choice."
+    )
+
+
+def is_unsure(run: RunLike, reference: RunLike) -> bool:
+    """Whether the interval of what all conversations cost more or less holds 0; not without an interval."""
+    own, other = cost_in_detail(run), cost_in_detail(reference)
+    found = difference_of(own, other) if own and other else None
+    return found is not None and found.interval is not None and found.interval[0] <= 0 <= found.interval[1]
 
 
 def shortens_requests(run: Configured) -> bool:
@@ -408,13 +439,18 @@ def _heading(
     best: RunLike | None,
     baseline: RunLike | None,
     current: RunLike | None,
-    scale: Scale,
     decision: Decision,
+    part: str,
 ) -> str:
+    scale = Scale(decision.currency)
     if not any(run.facts.get("calls") for run in ordered):
         return "No model call in these recordings: nothing to measure"
     if len(ordered) == 1:
         return _heading_of_one(ordered[0])
+    if part:
+        # What it saves there is no promise: the choice has seen these. The reason says what it does on the others.
+        taken = "No recommendation" if best is None else _taken(best, baseline, current, decision)
+        return f"{taken}, chosen on {part}"
     if best is None:
         return _heading_without_choice(ordered[0])
     runner_up = next((run for run in ordered if run is not best and scale.value(run) is not None), None)
@@ -422,12 +458,9 @@ def _heading(
         group = "both" if len(ordered) == 2 else f"all {len(ordered)}"
         verb = "need" if scale.currency is None else "cost"
         return f"It makes no difference: {group} configurations {verb} {amount(scale, scale.value(best) or 0)}"
-    fewest = _fewest(best, scale, decision)
     behind = _behind(best, runner_up, scale, decision)
-    if best is baseline:
-        return f"Do without summaries: {quoted(best.name)} {fewest}{behind}"
-    if best is current:
-        return f"Keep {quoted(best.name)}: it {fewest}{behind}"
+    if best is baseline or best is current:
+        return f"{_taken(best, baseline, current, decision)}{behind}"
     gains = [
         f"{gain} than {words}"
         for other, words in ((current, "today"), (baseline, "without summaries"))
@@ -441,16 +474,23 @@ def _heading(
     return f"Take {quoted(best.name)}: {listed([words, *gains[1:]])}{kept}{_fit(best)}"
 
 
+def _taken(best: RunLike, baseline: RunLike | None, current: RunLike | None, decision: Decision) -> str:
+    """What to do, and what it is best at."""
+    if best is baseline:
+        return f"Do without summaries: {quoted(best.name)} {_fewest(best, decision)}"
+    return f"{'Keep' if best is current else 'Take'} {quoted(best.name)}: it {_fewest(best, decision)}"
+
+
 def _recall(run: RunLike) -> float | None:
     return run.facts.get("needed_fact_recall")
 
 
-def _fewest(best: RunLike, scale: Scale, decision: Decision) -> str:
+def _fewest(best: RunLike, decision: Decision) -> str:
     """What is said of the best; where recall is weighed, it is the best of what keeps enough."""
     own = decision.standing(best.name)
     if not own.keeps_enough:
         return f"keeps the most of the needed facts, {share(own.recall or 0.0)}"
-    least = "needs the fewest net tokens" if scale.currency is None else "is the cheapest"
+    least = "needs the fewest net tokens" if decision.currency is None else "is the cheapest"
     turned_down = any(one.fits and not one.keeps_enough for one in decision.standings)
     return f"{least} of what has {limit_words(decision)}" if turned_down else least
 
@@ -499,20 +539,30 @@ def _fit(best: RunLike) -> str:
     return ", no overflow" if overflow == 0 else ", window unknown" if overflow is None else ""
 
 
-def _rule(ordered: list[RunLike], baseline: RunLike | None, scale: Scale, decision: Decision) -> str:
-    """How the recommendation was chosen, and what the differences refer to."""
+def _rule(
+    ordered: list[RunLike], baseline: RunLike | None, scale: Scale, decision: Decision, conversations: int | None
+) -> str:
+    """How the recommendation was chosen, on what, and what the differences refer to."""
     known = any(run.facts.get("overflow_calls") is not None for run in ordered)
     conditions = [*([] if decision.unweighed else [limit_words(decision)]), *(["no overflow"] if known else [])]
     among = f" among configurations with {listed(conditions)}" if conditions else ""
     unknown = "" if known else "; the context window is unknown, so overflow isn't checked"
     if decision.recommended is not None and not decision.standing(decision.recommended).keeps_enough:
         among += ", and as none keeps so much, the one that keeps most"
+    over = ""
+    if conversations:
+        n_chosen = len(decision.chosen_on) or conversations
+        which = f"{number(n_chosen)} of " if n_chosen < conversations else "all " if conversations > 1 else ""
+        over = f", over {which}{counted(conversations, 'conversation')}"
+    n_more = len(decision.standings) - len(ordered)
+    more = f" Not shown: {counted(n_more, 'run')} that the rule puts behind these." if n_more else ""
     against = f" Differences are against {quoted(baseline.name)}." if baseline and len(ordered) > 1 else ""
-    return f"Rule: {scale.least}{among}{unknown}; {NET_RULE if scale.currency is None else COST_RULE}.{against}"
+    meaning = NET_RULE if scale.currency is None else COST_RULE
+    return f"Rule: {scale.least}{among}{unknown}{over}; {meaning}.{more}{against}"
 
 
 def _remarks(
-    ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, scale: Scale, decision: Decision
+    ordered: list[RunLike], best: RunLike | None, baseline: RunLike | None, decision: Decision, *, is_part: bool
 ) -> Iterable[str]:
     if baseline is None:
         yield "The baseline “no summary” is missing: savings can't be stated."
@@ -528,8 +578,8 @@ def _remarks(
     if decision.unweighed:
         yield f"Chosen by cost alone: {decision.unweighed}."
     else:
-        yield from _recall_remarks(ordered, best, scale, decision)
-    if scale.currency is not None:
+        yield from _recall_remarks(ordered, best, decision, is_part=is_part)
+    if decision.currency is not None or is_part:
         return
     prompts = {
         run.name: net
@@ -560,23 +610,18 @@ def _window_remark(ordered: list[RunLike]) -> Iterable[str]:
     )
 
 
-def _recall_remarks(ordered: list[RunLike], best: RunLike, scale: Scale, decision: Decision) -> Iterable[str]:
+def _recall_remarks(ordered: list[RunLike], best: RunLike, decision: Decision, *, is_part: bool) -> Iterable[str]:
     """What was turned down for the facts it loses, and what recall is worth under this source."""
-    own = scale.value(best)
+    own = decision.standing(best.name).cost or 0.0
     cheaper = [
-        run
-        for run in ordered
-        if not decision.standing(run.name).keeps_enough
-        and not _overflows(run)
-        and own is not None
-        and (value := scale.value(run)) is not None
-        and value < own
+        one
+        for one in decision.standings
+        if not one.keeps_enough and one.fits and one.cost is not None and one.cost < own
     ]
-    if cheaper:
-        run = min(cheaper, key=lambda run: scale.value(run) or 0.0)
-        less = percent(1 - (scale.value(run) or 0.0) / (own or 1.0))
-        recall = share(decision.standing(run.name).recall or 0.0)
-        yield f"{quoted(run.name)} costs {less} less, but its recall is {recall}: the choice turns on what may be lost."
+    if cheaper and not is_part:  # of a part the reason says it, in the figures of that part
+        one = min(cheaper, key=lambda one: one.cost or 0.0)
+        less, recall = percent(1 - (one.cost or 0.0) / own), share(one.recall or 0.0)
+        yield f"{quoted(one.name)} costs {less} less, but its recall is {recall}: the choice turns on what may be lost."
     if any(summary_source(run) == "extractive" for run in ordered):
         yield (
             "Recall is a ceiling here: the extractive source picks facts by the rules that count them. A model's "

@@ -22,7 +22,7 @@ from workbench.report.comparison import comparison_section
 from workbench.report.facts import facts_section
 from workbench.report.labels import counted, listed, quoted, share, shorten
 from workbench.report.markup import Content, Markup, element, joined, verbatim
-from workbench.report.overview import Overview, overview, sentence, summary_source
+from workbench.report.overview import Overview, conversations_of, overview, sentence, summary_source
 from workbench.report.palette import in_dark
 from workbench.report.pictures import picture, svg_of
 from workbench.report.selection import ReadOnce, Selection
@@ -91,15 +91,16 @@ def html_document(
         _theme_switch(),
         element("h1", heading),
         element("p", view.heading, class_="lead") if title else None,
+        element("p", view.reason, class_="lead") if view.reason else None,
         element("p", _provenance(runs, view), class_="muted"),
         overview_table(view),
         element("p", view.rule, class_="muted small") if len(view.rows) > 1 else None,
         *(element("p", remark, class_="remark") for remark in view.remarks),
         *(element("p", note) for note in notes),
         _problems(found),
-        None if comparison is None else comparison_section(comparison),
         _why(shown),
         _what_each_did(runs, view),
+        None if comparison is None else comparison_section(comparison),
         facts_section(runs, view),
         causes_section(runs, view),
         gaps_section(runs, view),
@@ -225,7 +226,10 @@ def _figure(draw: Callable[..., ReportFigure]) -> Markup:
 def _what_each_did(runs: Runs, view: Overview) -> Markup:
     baseline = runs[view.baseline] if view.baseline else None
     lines = [element("li", sentence(runs[row.name], baseline)) for row in view.rows]
-    return joined([element("h2", "What each configuration did"), element("ul", *lines, class_="plain")])
+    of_all = None
+    if view.reason and (n := conversations_of(runs)):
+        of_all = element("p", f"Over all {counted(n, 'conversation')}, like the table.", class_="muted")
+    return joined([element("h2", "What each configuration did"), of_all, element("ul", *lines, class_="plain")])
 
 
 # --- what this can't show ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from workbench.evaluate.choice import Decision, Standing, decide, limit_words
 from workbench.report.frames import RunLike, Runs, each_run
 from workbench.report.labels import counted, money, number, percent, quoted, share, shorten
-from workbench.report.overview import billing_counter, summary_source
+from workbench.report.overview import billing_counter, part_of, summary_source
 from workbench.report.palette import Theme, theme_named
 from workbench.report.plots.style import (
     DOTS_PER_INCH,
@@ -76,7 +76,7 @@ def cost_recall(runs: Runs | RunLike, *, decision: Decision | None = None, theme
     with drawing(palette):
         figure = new_figure(
             palette,
-            title=tradeoff_finding(decision),
+            title=tradeoff_finding(decision, named),
             source=_source(named, decision, len(shown)),
             width_inches=_WIDTH,
             axes_height_inches=_HEIGHT,
@@ -269,7 +269,9 @@ def _candidates(place: tuple[float, float], size: tuple[float, float], *, gap: f
 def _source(runs: Runs, decision: Decision, n_shown: int) -> str:
     first = next(iter(runs.values()), None)
     parts = []
-    if first is not None:
+    if part := part_of(decision, runs):
+        parts.append(f"{part}: those that the choice was made on")
+    elif first is not None:
         facts = first.facts
         parts += [counted(facts.get("conversations") or 0, "conversation"), counted(facts.get("calls") or 0, "call")]
     if decision.unweighed:
@@ -285,8 +287,13 @@ def _source(runs: Runs, decision: Decision, n_shown: int) -> str:
     return " · ".join(parts)
 
 
-def tradeoff_finding(decision: Decision) -> str:
-    """The title: what the recommendation costs and keeps, or why there is none."""
+def tradeoff_finding(decision: Decision, runs: Runs) -> str:
+    """The title: what the recommendation costs and keeps, and on which conversations; or why there is none."""
+    part = part_of(decision, runs)
+    return _finding(decision) + (f", on {part}" if part and decision.recommended else "")
+
+
+def _finding(decision: Decision) -> str:
     if decision.recommended is None:
         return f"No recommendation: {decision.reason}"
     best = decision.standing(decision.recommended)
