@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 from tests.report.fakes import fake_run, fake_runs
+from workbench.report import terminal
 from workbench.report.labels import display_width
+from workbench.report.overview import overview
 from workbench.report.terminal import LINE_WIDTH, runs_table, sentence, summary, text_table
 
 RUNS = fake_runs()
@@ -36,6 +40,20 @@ def test_names_too_long_for_their_column_go_on_below_and_stay_apart():
     shown = " ".join(runs_table(runs).split())
     assert [f"number {n}" in shown for n in range(3)] == [True, True, True]
     assert "[recommended]" in shown
+
+
+def test_tags_are_never_cut_and_the_end_of_a_name_stays_whole(monkeypatch):
+    """WB-UI-05: tags that don't fit beside each other stand one below the other."""
+    best = RUNS[overview(RUNS).recommended]
+    for name in ("best", "token:3200 summary_injection_mode=system tool_result_max_tokens=340", "客户服务" * 12):
+        runs = {**RUNS, name: replace(best, name=name)}
+        del runs[best.name]
+        for width in range(85, 120):
+            monkeypatch.setattr(terminal, "LINE_WIDTH", width)
+            table = runs_table(runs, today=name)
+            tags = re.findall(r"\[([^\]]*)\]", table)
+            assert sorted(tag for group in tags for tag in group.split(", ")) == ["baseline", "recommended", "today"]
+            assert "=340" in table or "=340" not in name
 
 
 def test_summary_holds_recommendation_table_sentences_and_rule():

@@ -155,14 +155,25 @@ def _name_parts(row: Row) -> list[str]:
 
 
 def _name_lines(row: Row, width: int) -> list[str]:
-    """Name and tags within the first column; what doesn't fit goes on below, so that names stay apart."""
-    name, *tags = _name_parts(row)
-    lines = broken(shorten(name, 2 * width - len(_GAP)), width)
-    for tag in tags:
+    """Name and tags within the first column; what doesn't fit goes on below, so that names stay apart.
+
+    A tag is never cut: those that don't fit together stand one below the other.
+    """
+    name, *together = _name_parts(row)
+    room = width - len(_GAP)
+    lines = [name]
+    if display_width(name) > width:
+        lines = broken(name, width)
+        if len(lines) > 2 or any(display_width(unit) > room for unit in units_to_wrap(name)):
+            # Broken inside a word its halves would read as two names.
+            lines = [f"{within(name, width - 1)}…", _GAP + within(name[::-1], room)[::-1]]
+    for tag in together:
         if display_width(f"{lines[-1]} {tag}") <= width:
             lines[-1] += f" {tag}"
+        elif display_width(tag) <= room:
+            lines.append(_GAP + tag)
         else:
-            lines.append(_GAP + shorten(tag, width - len(_GAP)))
+            lines += [f"{_GAP}[{one}]" for one in row.tags]
     return lines
 
 
