@@ -247,6 +247,36 @@ def test_each_unit_has_its_own_axis_and_time_is_shown_in_seconds():
     assert labels[:2] == ["0", "100"]
 
 
+def test_a_part_that_held_back_what_another_let_fire_is_not_said_never_to_fire():
+    """WB-RPL-04: of a trigger of several parts the check that decided is drawn, and nothing where another one did."""
+
+    def both(row):
+        held_back = {"unit": "milliseconds", "value": 4_000.0, "threshold": 300_000.0}
+        return {} if row["fired"] or row["check"] % 3 == 0 else held_back
+
+    mixed = changed(TODAY, "checks", both)
+    rows = mixed.rows("checks", LONGEST)
+    fired = sum(row["fired"] for row in rows)
+    by_unit = {unit: [row for row in rows if row["unit"] == unit] for unit in ("tokens", "milliseconds")}
+    figure = trigger_value(mixed)
+    titles = {axes.get_ylabel(): axes.get_title(loc="left").replace("\n", " ") for axes in figure.axes}
+    assert titles["tokens"] == f"today: {fired} firings"
+    assert titles["seconds"] == f"today: decided {len(by_unit['milliseconds'])} checks, none of the {fired} firings"
+    assert "no line where something else decided" in figure.texts[1].get_text().replace("\n", " ")
+    for axes, own in zip(figure.axes, by_unit.values(), strict=True):
+        values, edges, _ = steps_of(axes, "value").get_data()
+        drawn = {edge: value for edge, value in zip(edges[:-1], values, strict=True) if not np.isnan(value)}
+        assert drawn == {row["call"] - 1: row["value"] for row in own}
+        assert np.isnan(values).any()
+
+
+def test_a_check_with_nothing_to_summarise_has_no_panel():
+    idle = changed(
+        TODAY, "checks", lambda row: {"unit": "", "value": 0.0, "threshold": 0.0} if row["check"] % 2 else {}
+    )
+    assert [axes.get_ylabel() for axes in trigger_value(idle).axes] == ["tokens since the last summary"]
+
+
 def test_checks_without_a_measured_value_are_left_out():
     forced = changed(TODAY, "checks", lambda row: {"value": None, "threshold": None, "name": "force"})
     figure = trigger_value({"forced": forced, "today": TODAY})

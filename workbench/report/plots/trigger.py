@@ -1,7 +1,8 @@
 """Trigger values: what the trigger saw at each check, and where it fired (WB-UI-02, WB-RPL-04).
 
 In: a run set. Out: one panel per configuration and unit, so that events, tokens and time stand each on their own
-axis. The line holds the rows' values; a firing stands at the value that crossed the threshold.
+axis. The line holds the rows' values; a firing stands at the value that crossed the threshold. A trigger of several
+parts has a panel per unit of these: there the line has a gap wherever another part decided.
 """
 
 from __future__ import annotations
@@ -43,11 +44,15 @@ _UNITS = {"tokens": "token", "events": "event", "milliseconds": "millisecond"}
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """The checks of one configuration in one unit: position on the call axis, value, threshold, fired."""
+    """The checks of one configuration that one unit decided: position on the call axis, value, threshold, fired."""
 
     name: str
     unit: str
+    n_firings: int
+    """Of the configuration in this conversation, whatever decided them."""
     x: Floats
+    until: Floats
+    """Where the next check stands, whatever decides that one."""
     value: Floats
     threshold: Floats
     fired: np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -66,6 +71,7 @@ def trigger_value(runs: Runs | RunLike, conversation: str | None = None, *, them
         rows = max(1, len(tracks))
         silent = [quoted(panel.name) for panel in panels if not tracks_of(panel)]
         remarks = ["▼ fired"] if any(track.fired.any() for track in tracks) else []
+        remarks += ["no line where something else decided"] if any(map(_is_of_parts, tracks)) else []
         remarks += [f"no measured check in {', '.join(silent)}"] if silent and tracks else []
         figure = new_figure(
             palette,
@@ -93,12 +99,20 @@ def tracks_of(panel: Panel) -> list[Track]:
     if not len(checks):
         return []
     checks = checks.assign(x=_positions(checks))
-    measured = checks[checks["value"].notna() & (checks["path"].fillna("") != "copy")]
+    checks = checks[checks["path"].fillna("") != "copy"]
+    checks = checks.assign(until=checks["x"].shift(-1).fillna(checks["x"] + 1))
+    unit = checks["unit"].fillna("")
+    # With nothing to summarise the trigger isn't asked: such a check has neither unit nor threshold.
+    is_asked = (unit != "") | (checks["threshold"].fillna(0) > 0)
+    measured = checks[checks["value"].notna() & is_asked]
+    n_firings = _firings(panel)
     return [
         Track(
             panel.name,
             str(unit),
+            n_firings,
             floats(rows, "x"),
+            floats(rows, "until"),
             floats(rows, "value"),
             floats(rows, "threshold"),
             rows["fired"].fillna(False).to_numpy(dtype=bool),
@@ -187,14 +201,14 @@ def _amount(value: float, unit: str) -> str:
 
 
 def _draw(axes: Axes, track: Track, palette: Theme, *, titled: bool) -> None:
-    edges = np.append(track.x, track.x[-1] + 1)
-    steps(axes, track.value, edges, edgecolor=palette.history, linewidth=1.8, label="value")
+    values, edges = _line(track)
+    steps(axes, values, edges, edgecolor=palette.history, linewidth=1.8, label="value")
     known = np.nan_to_num(track.threshold)
     dashes: dict[str, Any] = {"color": palette.ink, "linewidth": 1.2, "linestyle": (0, (4, 2.5)), "label": "threshold"}
     if np.ptp(known) == 0:
         axes.axhline(known[0], **dashes)
     else:
-        steps(axes, known, edges, **dashes)
+        steps(axes, known, np.append(track.x, track.x[-1] + 1), **dashes)
     marks(axes, track.x[track.fired].tolist(), track.value[track.fired].tolist(), palette)
     highest = max(float(track.value.max()), float(known.max()), 1.0)
     axes.set_ylim(0, max(axes.get_ylim()[1], highest * 1.12))
@@ -205,9 +219,33 @@ def _draw(axes: Axes, track: Track, palette: Theme, *, titled: bool) -> None:
     named = _name_threshold(axes, track, highest, palette)
     limit = "" if named else f", threshold {_amount(float(known[-1]), track.unit)}"
     if titled or limit:
-        firings = int(track.fired.sum())
-        words = counted(firings, "firing") if firings else "never fires"
-        panel_title(axes, f"{shorten(track.name, 60)}: {words}{limit}", _PLOT_INCHES)
+        panel_title(axes, f"{shorten(track.name, 60)}: {_firing_words(track)}{limit}", _PLOT_INCHES)
+
+
+def _line(track: Track) -> tuple[Floats, Floats]:
+    """Values and their edges, with an empty step wherever another part of the trigger decided."""
+    values, edges = [], [float(track.x[0])]
+    for value, start, end in zip(track.value, track.x, track.until, strict=True):
+        if start > edges[-1]:
+            values.append(np.nan)
+            edges.append(float(start))
+        values.append(float(value))
+        edges.append(float(end))
+    return np.array(values), np.array(edges)
+
+
+def _is_of_parts(track: Track) -> bool:
+    return bool(np.any(track.x[1:] > track.until[:-1]))
+
+
+def _firing_words(track: Track) -> str:
+    """`6 firings`, `4 of 6 firings`, or what the part did where others decided all of them."""
+    own = int(track.fired.sum())
+    if own == track.n_firings:
+        return counted(own, "firing") if own else "never fires"
+    if own:
+        return f"{number(own)} of {counted(track.n_firings, 'firing')}"
+    return f"decided {counted(len(track.x), 'check')}, none of the {counted(track.n_firings, 'firing')}"
 
 
 def _axis_label(unit: str, *, short: bool) -> str:
