@@ -13,6 +13,7 @@ import pytest
 
 import workbench.report
 from tests.report.fakes import FakeRun, fake_run, fake_runs
+from workbench.evaluate.compare import compare
 from workbench.report.labels import number
 from workbench.report.markup import element, joined, text
 from workbench.report.overview import overview
@@ -162,7 +163,14 @@ def test_the_recommendation_stands_first_then_the_table_then_why(runs, document)
     words = "\n".join(Structure(document).text)
     order = [
         words.index(part)
-        for part in (overview(runs).heading, "net tokens", "Why", "Conversations", "What a replay can")
+        for part in (
+            overview(runs).heading,
+            "net tokens",
+            "Why",
+            "What each configuration",
+            "Conversations",
+            "What a replay can",
+        )
     ]
     assert order == sorted(order)
 
@@ -249,6 +257,32 @@ def test_the_figures_take_a_few_configurations_and_always_the_tagged_ones():
     shown = Selection.of(many, view)
     assert len(shown.names) == MAX_PANELS
     assert {view.recommended, "no summary", "today"} <= set(shown.names)
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_dozens_of_configurations_stand_in_the_table_and_only_a_few_one_by_one():
+    """WB-UI-04: the page of a sweep stays short, and what is folded is still there."""
+    calls = {f"客服-{n:02d}": 12 for n in range(4)}
+    many = {"no summary": fake_run("no summary", calls), "today": fake_run("today", calls, chars_per_token=6.0)}
+    for rate in range(1, 21):
+        many[f"rate {rate:02d}"] = fake_run(f"rate {rate:02d}", calls, chars_per_token=1 + rate / 4)
+    view = overview(many)
+    shown = Selection.of(many, view).names
+    document = html_document(many, comparison=compare(many, reference="no summary"))
+    table, rest = document.split("</table>", 1)
+    assert all(f">{name}<" in table for name in many)
+    told = re.findall("<li>“([^”]*)” (?:wrote|sends|never)", rest)
+    assert told == [row.name for row in view.rows if row.name in shown]
+    compared = re.split('<h2 id="compared">|<h2 id="facts">|<h2>', rest)
+    (section,) = [part for part in compared if part.startswith("Compared conversation")]
+    others = section.index("<summary>16 more configurations against “no summary”")
+    assert all(f"“{name}” against" in section for name in many if name != "no summary")
+    assert [section.index(f"“{name}” against") < others for name in shown if name != "no summary"] == [True] * 5
+    taken = compare(many, reference="no summary").decision.recommended
+    assert section.count("<summary>All figures") == len(many) - 1 - (taken != "no summary")
+    few = {name: many[name] for name in ("no summary", "rate 01", "rate 02")}
+    assert "All figures" not in html_document(few, comparison=compare(few))
+    assert f"<summary>{len(many)} runs</summary>" in rest
 
 
 def test_calls_are_listed_up_to_a_limit():

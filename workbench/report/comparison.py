@@ -234,27 +234,46 @@ def _next_cells(one: DryRun) -> list[str]:
     return [shorten(one.conversation, 40), *map(number, figures), after, UNKNOWN if pays is None else number(pays)]
 
 
-def comparison_section(comparison: Comparison) -> Markup:
-    """The part of a page about paired differences."""
+def comparison_section(comparison: Comparison, names: Sequence[str] | None = None) -> Markup:
+    """The part of a page about paired differences.
+
+    Args:
+        names: The runs that the page tells of one by one; without it all. Others are folded.
+    """
     parts = [
         element("h2", "Compared conversation by conversation", id="compared"),
         element("p", decision_sentence(comparison.decision)),
         element("p", _on_what(comparison)) if comparison.is_held_back else None,
     ]
     is_folded = len(comparison.verdicts) > _MAX_OPEN_TABLES
+    others = []
     for verdict in comparison.verdicts:
-        parts.append(element("p", verdict_sentence(comparison, verdict)))
-        table = _html_table(_HEAD, _rows(comparison, verdict.run))
-        if is_folded and verdict.run != comparison.decision.recommended:
-            table = element("details", element("summary", "All figures"), table)
-        parts.append(table)
-        if places := _places(comparison, verdict.run):
-            rows = [_place_cells(place) for place in places]
-            parts.append(
-                element("details", element("summary", "Where they differ most"), _html_table(_PLACE_HEAD, rows))
-            )
+        is_open = not is_folded or verdict.run == comparison.decision.recommended
+        told = [element("p", verdict_sentence(comparison, verdict)), *_tables(comparison, verdict.run, is_open=is_open)]
+        if names is None or verdict.run in names:
+            parts += told
+        else:
+            others.append(told)
+    if others:
+        title = element(
+            "summary", f"{counted(len(others), 'more configuration')} against {quoted(comparison.reference)}"
+        )
+        parts.append(element("details", title, *(part for told in others for part in told)))
     parts += [element("p", note, class_="muted") for note in _notes(comparison)]
     return joined(parts)
+
+
+def _tables(comparison: Comparison, run: str, *, is_open: bool) -> Iterator[Markup]:
+    table = _html_table(_HEAD, _rows(comparison, run))
+    rows = [_place_cells(place) for place in _places(comparison, run)]
+    places = [_html_table(_PLACE_HEAD, rows)] if rows else []
+    if is_open:
+        yield table
+        if places:
+            yield element("details", element("summary", "Where they differ most"), *places)
+    else:
+        words = "All figures, and where they differ most" if places else "All figures"
+        yield element("details", element("summary", words), table, *places)
 
 
 def _on_what(comparison: Comparison) -> str:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -87,6 +88,8 @@ def html_document(
     view = overview(runs, today=today, decision=None if comparison is None else comparison.decision)
     heading = title or view.heading
     shown = Selection.of(runs, view)
+    # Dozens of configurations, as of a sweep, are compared in the table; one by one only those of the figures are.
+    detailed = replace(view, rows=tuple(row for row in view.rows if row.name in shown.names))
     body = [
         _theme_switch(),
         element("h1", heading),
@@ -99,16 +102,16 @@ def html_document(
         *(element("p", note) for note in notes),
         _problems(found),
         _why(shown),
-        _what_each_did(runs, view),
-        None if comparison is None else comparison_section(comparison),
-        facts_section(runs, view),
-        causes_section(runs, view),
+        _what_each_did(runs, detailed),
+        None if comparison is None else comparison_section(comparison, shown.names),
+        facts_section(runs, detailed),
+        causes_section(runs, detailed),
         gaps_section(runs, view),
         reported_section(runs),
-        shortening_section(runs, view),
+        shortening_section(runs, detailed),
         conversations_section(shown),
         calls_section(shown),
-        _limits(runs, view),
+        _limits(runs, detailed),
         runs_section(runs, view),
     ]
     return _document(heading, body)
@@ -193,7 +196,10 @@ def _why(shown: Selection) -> Markup:
         "conversation, the one with the most calls."
     )
     if left_out:
-        remark += f" The figures show {len(shown.names)} configurations; {left_out} more stand in the table only."
+        remark += (
+            f" Figures and what follows show {len(shown.names)} configurations; {left_out} more stand in the table only, "
+            "and `workbench report --run` shows them."
+        )
     return joined([element("h2", "Why", id="why"), element("p", remark, class_="muted"), *figures])
 
 

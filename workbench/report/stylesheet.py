@@ -78,6 +78,8 @@ details{{margin:6px 0}}
 details>summary{{cursor:pointer}}
 table.calls{{font-size:13px}}
 table.calls th,table.calls td{{padding:3px 8px}}
+table.runs td{{overflow-wrap:anywhere}}
+table.runs td:first-child,table.runs td:nth-child(2){{min-width:13em}}
 table.causes th,table.causes td{{padding:6px 6px}}
 @media (max-width:700px){{main{{padding:14px 12px 40px}}h1{{font-size:21px}}th,td{{padding:6px}}.themes{{float:none}}}}
 @media print{{.themes{{display:none}}figure,tr{{break-inside:avoid}}}}

@@ -27,7 +27,7 @@ from workbench.report.cache_words import (
 from workbench.report.labels import UNKNOWN, counted, number, quoted, shorten
 from workbench.report.markup import Content, Markup, element, joined
 from workbench.report.overview import Cell, Overview, Row
-from workbench.report.selection import MAX_CALL_ROWS, MAX_CONVERSATION_ROWS, Selection
+from workbench.report.selection import MAX_CALL_ROWS, MAX_CONVERSATION_ROWS, MAX_PANELS, Selection
 from workbench.report.shortening import COLUMNS, N_NAME_COLUMNS, shortening_sentences, shortenings, units
 
 if TYPE_CHECKING:
@@ -303,4 +303,7 @@ def runs_section(runs: Runs, view: Overview) -> Markup:
             for key in ("run_id", "config_hash", "data_hash")
         ]
         rows.append(element("tr", *cells))
-    return joined([element("h2", "Runs"), _table(head, rows)])
+    table = _table(head, rows, class_="runs")
+    if len(rows) > MAX_PANELS:
+        table = element("details", element("summary", counted(len(rows), "run")), table)
+    return joined([element("h2", "Runs"), table])
