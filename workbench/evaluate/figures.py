@@ -6,14 +6,14 @@ In: a run's rows, and its cost call by call where it knows one. Out: `Conversati
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 from workbench.evaluate.cost import CallCost, RunCost, spent_by_turn
 from workbench.evaluate.net import RunLike, net_of_call, net_of_summary, rows_by_conversation
-from workbench.evaluate.retention import retention
+from workbench.evaluate.retention import Retention, chance_of
 from workbench.replay.needed_states import VISIBLE
 
 Row = Mapping[str, Any]
@@ -54,33 +54,35 @@ class ConversationFigures:
     """Of the headline (WB-RET-01b), as is the next."""
     visible_facts: int = 0
 
+    def sums(self) -> ConversationFigures:
+        """The same without what stands there per call and per turn."""
+        return replace(self, prompt_per_call=(), net_upto_call=(), cost_upto_call=(), net_by_turn=(), cost_by_turn=())
+
 
 def figures_of(run: RunLike) -> dict[str, ConversationFigures]:
     """The figures of each conversation of a run, in its order."""
-    facts: dict[str, tuple[int, int]] = {}
-    for row in retention(run).headline:
-        needed, visible = facts.get(row["conversation"], (0, 0))
-        facts[row["conversation"]] = (needed + 1, visible + (row["state"] in VISIBLE))
+    left_out = frozenset(Retention((), chance_of(run)).left_out)
     found = getattr(run, "cost", None)
     cost = found if isinstance(found, RunCost) else None
     return {
-        (name := row["conversation"]): _figures(
-            row, rows, facts.get(name, (0, 0)), None if cost is None else cost.by_conversation.get(name, []),
+        row["conversation"]: _figures(
+            row, rows, left_out, None if cost is None else cost.by_conversation.get(row["conversation"], []),
             is_priced=cost is not None and cost.cost is not None,
         )
-        for row, rows in rows_by_conversation(run, ("calls", "summaries", "checks"))
+        for row, rows in rows_by_conversation(run, ("calls", "summaries", "checks", "needed_facts"))
     }  # fmt: skip
 
 
 def _figures(
     row: Row,
     rows: Mapping[str, Sequence[Row]],
-    facts: tuple[int, int],
+    left_out: Collection[str],
     costs: Sequence[CallCost] | None,
     *,
     is_priced: bool,
 ) -> ConversationFigures:
     calls, summaries = rows["calls"], rows["summaries"]
+    facts = [fact for fact in rows["needed_facts"] if fact["kind"] not in left_out]
     per_call = [net_of_call(call) for call in calls]
     summary_net = 0.0
     for summary in summaries:
@@ -109,8 +111,8 @@ def _figures(
         cost_upto_call=() if money is None else _upto_call(money, len(calls)),
         net_by_turn=() if costs is None else spent_by_turn(costs, by_money=False),
         cost_by_turn=() if costs is None or money is None else spent_by_turn(costs, by_money=True),
-        needed_facts=facts[0],
-        visible_facts=facts[1],
+        needed_facts=len(facts),
+        visible_facts=sum(fact["state"] in VISIBLE for fact in facts),
     )
 
 

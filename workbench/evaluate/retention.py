@@ -198,15 +198,19 @@ def _told_once(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(first.values())
 
 
-def retention(run: RunRows) -> Retention:
-    """What a run kept; a notebook, a report and the command line read the same values."""
+def chance_of(run: RunRows) -> tuple[ClassChance, ...]:
+    """How often each class of facts is found where nobody said it."""
     needed: Counter[str] = Counter()
     by_chance: Counter[str] = Counter()
     for row in run.rows("fact_chance"):
         needed[row["kind"]] += row["needed"]
         by_chance[row["kind"]] += row["by_chance"]
-    chance = tuple(ClassChance(kind, needed[kind], by_chance[kind]) for kind in KINDS if kind in needed)
-    return Retention(tuple(run.rows("needed_facts")), chance)
+    return tuple(ClassChance(kind, needed[kind], by_chance[kind]) for kind in KINDS if kind in needed)
+
+
+def retention(run: RunRows) -> Retention:
+    """What a run kept; a notebook, a report and the command line read the same values."""
+    return Retention(tuple(run.rows("needed_facts")), chance_of(run))
 
 
 def recall_of(rows: Rows, states: Sequence[str] = VISIBLE) -> Recall:

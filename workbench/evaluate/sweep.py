@@ -245,9 +245,13 @@ def sweep(
 
 def choose(runs: RunSet, plan: SweepPlan, *, seed: int = 0, min_recall: float = MIN_RECALL) -> Sweep:
     """The recommendation among finished runs, chosen on one part of the conversations (WB-TUNE-02, -06)."""
-    figures = {name: figures_of(run) for name, run in runs.items()}
     baseline = next(name for name, run in runs.items() if is_baseline(run))
+    figures = {baseline: figures_of(runs[baseline])}
     chosen_on, reported_on = split(figures[baseline].values(), seed=seed)
+    in_detail = frozenset(reported_on)
+    for name, run in runs.items():  # call by call only what the report is about: of all runs it is much
+        found = figures.get(name) or figures_of(run)
+        figures[name] = {one: of if one in in_detail else of.sums() for one, of in found.items()}
     decision = decide(runs, figures=figures, conversations=chosen_on, min_recall=min_recall)
     order = [one.name for one in decision.standings]
     by_money = decision.currency is not None

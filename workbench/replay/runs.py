@@ -293,15 +293,15 @@ class _Costs:
         if run not in self._kept:
             from workbench.evaluate.cost import cost_of
 
+            room = self._max_calls - (run.stored_facts.get("calls") or 0)
+            while self._kept and sum(len(cost.calls) for cost in self._kept.values()) > room:
+                self._kept.popitem(last=False)
             self._kept[run] = cost_of(run)
         self._kept.move_to_end(run)
-        found = self._kept[run]
-        while len(self._kept) > 1 and sum(len(cost.calls) for cost in self._kept.values()) > self._max_calls:
-            self._kept.popitem(last=False)
-        return found
+        return self._kept[run]
 
 
-_costs = _Costs(max_calls=50_000)
+_costs = _Costs(max_calls=20_000)
 
 
 class Run:
@@ -333,8 +333,13 @@ class Run:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """The run's figures (`FACT_NAMES`); those of cache and money are worked out from its rows."""
+        return {name: self.stored_facts.get(name) for name in FACT_NAMES} | self.cost.facts()
+
+    @cached_property
+    def stored_facts(self) -> dict[str, Any]:
+        """The figures that no cache rule and no price changes."""
         stored: dict[str, Any] = json.loads(self._meta["facts_json"])
-        return {name: stored.get(name) for name in FACT_NAMES} | self.cost.facts()
+        return stored
 
     @property
     def cost(self) -> RunCost:
