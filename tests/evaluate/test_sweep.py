@@ -365,6 +365,8 @@ def test_languages_that_no_single_ratio_serves_get_the_counter_with_a_ratio_per_
     assert ratios.latin is not None
     assert 0.8 < ratios.han < 1.5
     assert 3 < ratios.latin < 5
+    chosen = propose(mixed, RunConfig(counter={"runes_per_token": 2.5})).choices[0]
+    assert chosen.option == "counter.runes_per_token", "whoever chose a ratio gets no other counter"
 
 
 def test_one_language_gets_one_ratio_and_hears_how_late_the_default_fires() -> None:

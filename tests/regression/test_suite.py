@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import workbench as wb
 from tests.regression.conftest import CONFIG, EXPECTATIONS, HEAD, WITH_CASSETTE, SuiteFolder
 from workbench.cli import main
+from workbench.config import RunConfig
 from workbench.errors import ConfigError, RecordingError, UnsafePathError
 from workbench.regression.suite import load_suite
 
@@ -40,6 +42,14 @@ def test_a_configuration_may_be_a_file(mine: SuiteFolder) -> None:
     (mine.folder / "tuned.toml").write_text("[summarizer]\n[trigger]\ntoken = 300\n", encoding="utf-8")
     mine.write(head=HEAD + 'config = "tuned.toml"\n', config="")
     assert load_suite(mine.path).config.label() == "tuned"
+
+
+def test_an_exported_configuration_is_one_of_a_suite_as_well(mine: SuiteFolder) -> None:
+    """WB-EXP-01: what goes to production is what the check is about."""
+    tuned = RunConfig(name="tuned", summarizer={}, trigger={"token": 300}, agent={"add_session_summary": True})
+    wb.export(tuned, mine.folder, to=["toml"])
+    mine.write(head=HEAD + 'config = "tuned.toml"\n', config="")
+    assert load_suite(mine.path).config.config_hash == tuned.config_hash
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,8 @@ def propose(conversations: Iterable[Conversation], base: RunConfig) -> Proposal:
 def _scripts_choice(conversations: Sequence[Conversation], corpus: _Corpus, base: RunConfig) -> Choice | None:
     """The counter with a ratio per script, where no single ratio serves; None where one does or too little is known."""
     is_mixed = sum(count > _OWN_SCRIPT * sum(corpus.by_script.values()) for count in corpus.by_script.values()) > 1
-    if base.counter.kind != "runes" or base.billing.encoding.startswith("runes:") or not is_mixed:
+    is_set = base.counter != type(base.counter)()  # whoever chose a ratio gets no other counter
+    if is_set or base.billing.encoding.startswith("runes:") or not is_mixed:
         return None
     from workbench.evaluate.calibrate import calibrate
 
@@ -156,7 +157,8 @@ def _scripts_choice(conversations: Sequence[Conversation], corpus: _Corpus, base
         "counter",
         (found.counter("scripts"),),
         f"no single ratio serves: the best, {found.ratio:.2f} characters per token, is off by "
-        f"{validation.single_error:.0%} per message, one per script by {validation.scripts_error:.0%} ({ratios})",
+        f"{validation.single_error:.0%} per message, one per script by {validation.scripts_error:.0%} ({ratios}); "
+        f"trpc-agent-go has none: for it set counter.runes_per_token = {found.ratio:.2g}",
     )
 
 
