@@ -119,6 +119,14 @@ def test_a_window_that_nobody_knows_is_no_window_that_fits() -> None:
     assert found.reason.endswith("the context window is unknown, so overflow isn't checked")
 
 
+def test_no_overflow_is_said_only_of_windows_that_are_known() -> None:
+    """WB-TUNE-02, WB-TUNE-06: of whole runs, and of a part of the conversations."""
+    runs = [run("no summary", 10_000, 1.0, unknown_windows=7), run("careful", 7_000, 0.99, unknown_windows=7)]
+    assert "recall ≥ 0.98 of what no summary keeps and no overflow where the window is known" in chosen(*runs).reason
+    runs = [run("no summary", 10_000, 1.0, unknown_windows=0), run("careful", 7_000, 0.99, unknown_windows=0)]
+    assert chosen(*runs).reason.endswith(" and no overflow")
+
+
 def test_money_decides_where_every_run_has_a_price() -> None:
     """WB-TUNE-02, WB-COST-01: else net tokens."""
     priced = {"currency": "USD"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import pstdev
@@ -303,6 +304,18 @@ def test_a_comparison_recommends_by_the_rule_of_sweeps_and_reports(chats: Record
     said = found.as_dict()["decision"]
     assert (said["recommended"], said["reason"]) == (found.decision.recommended, found.decision.reason)
     assert comparison_text(found).startswith(f"Take “{found.decision.recommended}”: ")
+
+
+def test_overflow_is_denied_only_where_a_window_is_known(tmp_path: Path) -> None:
+    """WB-TUNE-06: in a comparison, on a part of it and in a report; the run counts what it doesn't know."""
+    lines = [json.dumps({**chat(4, ident=name), "model": name}, ensure_ascii=False) for name in ("gpt-4o", "own-model")]
+    (tmp_path / "c.jsonl").write_text("\n".join(lines), "utf-8")
+    runs = replay(tmp_path / "c.jsonl", [config(name="base"), summarising()], runs=tmp_path / "runs", progress=False)
+    assert runs["base"].facts["unknown_windows"] == runs["base"].facts["calls"] / 2 > 0
+    assert "no overflow where the window is known" in compare(runs).decision.reason
+    known = compare(runs, conversations=["gpt-4o"]).decision.reason
+    assert ("no overflow" in known, "where the window is known" in known) == (True, False)
+    assert "no overflow where the window is known" in overview(runs).rule
 
 
 def test_the_baseline_of_a_configuration_keeps_model_and_counters() -> None:

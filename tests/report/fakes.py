@@ -296,6 +296,7 @@ def _facts(name: str, tables: dict[str, list[Row]], window: int | None) -> dict[
         "prompt_tokens": prompt,
         "peak_prompt_tokens": max((row["prompt_tokens"] for row in calls), default=None),
         "overflow_calls": sum(row["overflow"] for row in calls) if window else None,
+        "unknown_windows": 0 if window else len(calls),
         "summary_tokens": sum(row["request_tokens"] + row["completion_tokens"] for row in summaries),
         "prefix_tokens": prefix if later else None,
         "prefix_reuse": prefix / sum(row["reusable_tokens"] for row in later) if later else None,

@@ -63,6 +63,8 @@ class Standing:
     overflow_calls: int | None
     """None where the window is unknown."""
     is_baseline: bool
+    unknown_windows: int = 0
+    """Calls whose window is unknown: whether they overflow can't be told."""
     keeps_enough: bool = True
     """Its recall reaches the limit; also where recall isn't weighed."""
     is_pareto: bool = False
@@ -156,6 +158,7 @@ def _whole(run: RunLike, scale: Scale) -> Standing:
         peak_prompt_tokens=facts.get("peak_prompt_tokens"),
         overflow_calls=facts.get("overflow_calls"),
         is_baseline=is_baseline(run),
+        unknown_windows=facts.get("unknown_windows") or 0,
     )
 
 
@@ -175,6 +178,7 @@ def _part(run: RunLike, part: Sequence[ConversationFigures], scale: Scale, runs:
         # As for whole runs: known overflows count, also where other windows are unknown.
         overflow_calls=sum(overflows) if overflows else None,
         is_baseline=is_baseline(run),
+        unknown_windows=sum(one.unknown_windows for one in part),
     )
 
 
@@ -284,7 +288,7 @@ def _reason(decision: Decision, scale: Scale) -> str:
         )
     least = "cheapest" if scale.currency else scale.least
     conditions = [*([] if decision.unweighed else [limit_words(decision)])]
-    conditions += ["no overflow"] if best.overflow_calls is not None else []
+    conditions += [no_overflow_words(best.unknown_windows)] if best.overflow_calls is not None else []
     said = f"{least} of {n_runs} runs" + (f" with {' and '.join(conditions)}" if conditions else "")
     if best.is_baseline:
         said = f"nothing costs less than doing without summaries: {said}"
@@ -297,6 +301,11 @@ def limit_words(decision: Decision) -> str:
     """`recall ≥ 0.98 of what no summary keeps`."""
     has_baseline = any(one.is_baseline for one in decision.standings)
     return f"recall ≥ {decision.min_recall:g}{' of what no summary keeps' if has_baseline else ''}"
+
+
+def no_overflow_words(unknown_windows: int | None) -> str:
+    """`no overflow`, of no more calls than it can be said of."""
+    return "no overflow where the window is known" if unknown_windows else "no overflow"
 
 
 def _window_words(best: Standing) -> str:

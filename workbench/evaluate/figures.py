@@ -53,6 +53,8 @@ class ConversationFigures:
     needed_facts: int = 0
     """Of the headline (WB-RET-01b), as is the next."""
     visible_facts: int = 0
+    unknown_windows: int = 0
+    """Calls whose window is unknown."""
 
     def sums(self) -> ConversationFigures:
         """The same without what stands there per call and per turn."""
@@ -113,6 +115,7 @@ def _figures(
         cost_by_turn=() if costs is None or money is None else spent_by_turn(costs, by_money=True),
         needed_facts=len(facts),
         visible_facts=sum(fact["state"] in VISIBLE for fact in facts),
+        unknown_windows=sum(call["window"] is None for call in calls),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.evaluate.choice import Decision, Scale, cost_per_1000, decide, limit_words, scale_of
+from workbench.evaluate.choice import Decision, Scale, cost_per_1000, decide, limit_words, no_overflow_words, scale_of
 from workbench.evaluate.cost import RunCost, break_even, difference_of
 from workbench.evaluate.net import (
     NET_RULE,
@@ -536,7 +536,11 @@ def _gain(best: RunLike, other: RunLike, scale: Scale) -> str:
 
 def _fit(best: RunLike) -> str:
     overflow = best.facts.get("overflow_calls")
-    return ", no overflow" if overflow == 0 else ", window unknown" if overflow is None else ""
+    return f", {_no_overflow([best])}" if overflow == 0 else ", window unknown" if overflow is None else ""
+
+
+def _no_overflow(runs: list[RunLike]) -> str:
+    return no_overflow_words(sum(run.facts.get("unknown_windows") or 0 for run in runs))
 
 
 def _rule(
@@ -544,7 +548,7 @@ def _rule(
 ) -> str:
     """How the recommendation was chosen, on what, and what the differences refer to."""
     known = any(run.facts.get("overflow_calls") is not None for run in ordered)
-    conditions = [*([] if decision.unweighed else [limit_words(decision)]), *(["no overflow"] if known else [])]
+    conditions = [*([] if decision.unweighed else [limit_words(decision)]), *([_no_overflow(ordered)] if known else [])]
     among = f" among configurations with {listed(conditions)}" if conditions else ""
     unknown = "" if known else "; the context window is unknown, so overflow isn't checked"
     if decision.recommended is not None and not decision.standing(decision.recommended).keeps_enough:
