@@ -464,6 +464,8 @@ def table_of_file(path: str | Path) -> dict[str, Any]:
         RecordingError: the file can't be read.
     """
     path = Path(path)
+    if "\0" in str(path):
+        raise RecordingError("a path can't hold a NUL character", path=str(path).replace("\0", "\\0"))
     try:
         data = path.read_bytes()
     except OSError as error:

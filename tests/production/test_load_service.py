@@ -258,6 +258,38 @@ def test_a_file_that_somebody_wrote_needs_no_export(tmp_path: Path) -> None:
         wb.load_service(tmp_path / "none.toml")
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"store": 5}, "store = 5; allowed: None, a path of a DuckDB file, or a session store"),
+        ({"store": wb.InMemorySessionService}, "or a session store"),
+        ({"store": "a\0b.duckdb"}, "path = 'a\\x00b.duckdb'; allowed: a path, which holds no NUL character"),
+        ({"model": "gpt-4.1-mini"}, "model = 'gpt-4.1-mini'; allowed: a model, such as OpenAIModel("),
+        ({"model": wb.ScriptedModel}, "; allowed: a model, such as OpenAIModel("),
+        ({"summary_model": 3}, "summary_model = 3; allowed: a model, such as OpenAIModel("),
+    ],
+)
+def test_what_is_no_model_and_no_store_is_told_at_once(tmp_path: Path, given: dict[str, Any], told: str) -> None:
+    """WB-EXP-03: not at the first request."""
+    path = exported(summarising("tuned"), tmp_path)
+    with pytest.raises(ConfigError) as refused:
+        wb.load_service(path, **({"model": ExtractiveModel()} | given))
+    assert told in refused.value.one_line()
+    assert refused.value.one_line().count("\n") == 0
+    production = wb.load_service(path, model=ExtractiveModel())
+    for ask in (production.agent, lambda **options: production.runner("shop", **options)):
+        with pytest.raises(ConfigError, match="model = 'x'; allowed: a model"):
+            ask(model="x")
+
+
+def test_a_path_with_a_nul_is_told_for_stores_and_configurations() -> None:
+    """WB-EXP-03."""
+    with pytest.raises(ConfigError, match="no NUL character"):
+        wb.DuckDBSessionService("a\0b.duckdb")
+    with pytest.raises(RecordingError, match="NUL"):
+        wb.load_service("a\0b.toml", model=ExtractiveModel())
+
+
 def test_somebody_has_to_write_the_summaries(tmp_path: Path) -> None:
     """WB-EXP-03: a model given, one that the file names, or the main model."""
     path = exported(summarising("tuned"), tmp_path)

@@ -71,8 +71,9 @@ class ProductionService:
             model: The main model; None takes the service's, else the one that the file names in `[model]`.
             options: `instruction`, `tools`, `tool_specs`, `tool_executor`.
         Raises:
-            ConfigError: there is no model.
+            ConfigError: there is no model, or what is given is none.
         """
+        _check_model("model", model)
         chosen = model if model is not None else self.model
         named = self.config.model
         if chosen is None and named.name:
@@ -100,7 +101,7 @@ class ProductionService:
             agent: One that `agent` made; None makes one of the next four arguments.
             options: Further ones of `Runner`: `models`, `memory_service`, `make_event`, `before_step`, `on_request`.
         Raises:
-            ConfigError: there is no model.
+            ConfigError: there is no model, or what is given is none.
         """
         if agent is None:
             agent = self.agent(name=name, model=model, instruction=instruction, tools=tools)
@@ -146,10 +147,12 @@ def load_service(
         allow_other_counter: Run with another counter than the configuration was tuned with.
     Raises:
         ConfigError: the file isn't a configuration, is another version's, has another counter than it was tuned with,
-            or nothing says which model writes the summaries.
+            nothing says which model writes the summaries, or a model or the store is none.
         RecordingError: the file can't be read.
     Source: WB-EXP-03, WB-EXP-04.
     """
+    _check_model("model", model)
+    _check_model("summary_model", summary_model)
     config, stamp = RunConfig.load(path), stamp_of(path)
     _check_counter(path, config, stamp, counter, allowed=allow_other_counter)
     if stamp is not None and stamp.config_hash != config.config_hash:
@@ -158,6 +161,18 @@ def load_service(
     writer = _summary_model(path, config, summary_model, model)
     service = build_service(config, _store(store, config, clock), summary_model=writer, clock=clock, counter=counter)
     return ProductionService(config=config, service=service, stamp=stamp, model=model, counter=counter, clock=clock)
+
+
+def _check_model(field: str, given: Any) -> None:
+    """A name, or a class, would only be noticed at the first request."""
+    if given is not None and (isinstance(given, type) or not _has(given, "name", "context_window", "generate")):
+        raise ConfigError.for_field(
+            field, given, 'a model, such as OpenAIModel("gpt-4.1-mini"), or None for the one that the file names'
+        )
+
+
+def _has(given: Any, *names: str) -> bool:
+    return all(hasattr(given, name) for name in names)
 
 
 def _check_counter(
@@ -204,4 +219,6 @@ def _store(store: SessionStore | str | Path | None, config: RunConfig, clock: Cl
         from workbench.store.duckdb.store import DuckDBStore
 
         return DuckDBStore(store, event_limit=limit, clock=clock)
+    if isinstance(store, type) or not _has(store, "create", "load", "append", "close"):
+        raise ConfigError.for_field("store", store, "None, a path of a DuckDB file, or a session store")
     return store

@@ -59,6 +59,8 @@ class DuckDBStore(LiveStore):
     ) -> None:
         if durability not in ("process", "disk"):
             raise ConfigError.for_field("durability", durability, "process, disk")
+        if "\0" in str(path):
+            raise ConfigError.for_field("path", str(path), "a path, which holds no NUL character")
         folder = None
         if str(path) == ":memory:":
             folder = TemporaryDirectory(prefix="workbench-")
