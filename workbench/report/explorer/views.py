@@ -7,7 +7,6 @@ places instead of a layout engine, titles as HTML, and no more marks than can be
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +44,7 @@ from workbench.report.plots.style import (
     steps,
     token_axis,
 )
+from workbench.report.stylesheet import carried_face
 
 WIDTH_PX, TRIGGER_PX, PROMPT_PX = 700, 190, 250
 _LEFT_PX, _RIGHT_PX, _TOP_PX, _BOTTOM_PX = 58, 12, 14, 38
@@ -63,7 +63,7 @@ STYLE = verbatim(
 .wbx img.on-dark{{display:none}}
 body[data-jp-theme-light="false"] .wbx img.on-dark{{display:inline}}
 body[data-jp-theme-light="false"] .wbx img.on-light{{display:none}}
-.wbx{{font:13px/1.4 var(--jp-ui-font-family,system-ui),"Noto Sans CJK SC","PingFang SC","carried glyphs",sans-serif;color:var(--jp-ui-font-color1,{LIGHT.ink})}}
+.wbx{{font:13px/1.4 "carried glyphs",var(--jp-ui-font-family,system-ui),"Noto Sans CJK SC","PingFang SC",sans-serif;color:var(--jp-ui-font-color1,{LIGHT.ink})}}
 .wbx .muted{{color:var(--jp-ui-font-color2,{LIGHT.muted})}}
 .wbx .action{{color:{LIGHT.firing};font-weight:600}}
 body[data-jp-theme-light="false"] .wbx .action{{color:{DARK.firing}}}
@@ -87,8 +87,7 @@ def glyphs_style(glyphs: bytes | None) -> Markup:
     """A face with the Chinese, Japanese and Korean characters of a conversation, for browsers that have none."""
     if glyphs is None:
         return verbatim("")
-    address = "data:font/woff;base64," + base64.b64encode(glyphs).decode("ascii")
-    return verbatim(f'<style>@font-face{{font-family:"carried glyphs";src:url({address}) format("woff")}}</style>')
+    return verbatim(f"<style>{carried_face(glyphs)}</style>")
 
 
 def framed(*content: str, height_px: int | None = None, class_: str = "") -> Markup:
