@@ -13,6 +13,7 @@ import pytest
 from tests.replay.conftest import chat, config, recorded, summarising
 from workbench.config import RunConfig
 from workbench.errors import ConfigError
+from workbench.evaluate.compare import compare
 from workbench.recordings import Recordings
 from workbench.replay.replay import replay
 from workbench.replay.runs import FACT_NAMES, RunSet, load_runs
@@ -20,6 +21,7 @@ from workbench.report.cache_words import gap_sentence, gaps_of, option_sentences
 from workbench.report.labels import money
 from workbench.report.overview import cost_in_detail, overview, scale_of, sentence
 from workbench.report.page import html_document
+from workbench.report.plots import cost_recall
 from workbench.report.terminal import summary
 
 __all__ = ["recorded"]
@@ -90,6 +92,25 @@ def test_the_cost_says_its_difference_and_how_sure_that_is(runs):
     assert "per 1,000 conversations; difference $" in words
     assert ", 95 %)" in words
     assert "of it for summaries" in cells["always"].note
+
+
+def test_a_saving_whose_interval_holds_nothing_is_called_unsure_wherever_it_is_told(recorded, runs, tmp_path):
+    """WB-COST-02, WB-TUNE-01: one long conversation pays for the others, which it may not elsewhere."""
+    conversations = [chat(60 if i == 0 else 3, ident=f"c{i}") for i in range(10)]
+    configs = [config(name="no summary", **TERMS), summarising("often", token=1500, **TERMS)]
+    one_pays = replay(recorded(*conversations), configs, runs=tmp_path / "one", progress=False)
+    often, without = one_pays["often"], one_pays["no summary"]
+    assert often.facts["cost"] < without.facts["cost"]
+    (verdict,) = compare(one_pays, reference="no summary").verdicts
+    assert verdict.is_certain is False
+    assert " cheaper than without summaries (not sure), " in overview(one_pays).heading
+    assert ", 95 %: not sure)" in sentence(often, without)
+    assert " less than “no summary” (not sure)" in cost_recall(one_pays).finding
+    for name in ("seldom", "always"):
+        verdict = next(one for one in compare(runs, reference="no summary").verdicts if one.run == name)
+        assert verdict.is_certain
+        assert "not sure" not in sentence(runs[name], runs["no summary"])
+    assert "not sure" not in overview(runs).heading + cost_recall(runs).finding
 
 
 def test_smaller_prompts_that_cost_more_are_called_that_with_the_break_even_turn(runs):

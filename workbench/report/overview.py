@@ -395,7 +395,8 @@ def _interval_words(run: RunLike, baseline: RunLike) -> str:
     if found is None or found.interval is None:
         return ""
     low, high = (money(value, own.currency if own else "") for value in found.interval)
-    return f"; difference {low} to {high}, 95 %"
+    unsure = ": not sure" if is_unsure(run, baseline) else ""
+    return f"; difference {low} to {high}, 95 %{unsure}"
 
 
 def _break_even_words(run: RunLike, baseline: RunLike) -> str:
@@ -462,7 +463,7 @@ def _heading(
     if best is baseline or best is current:
         return f"{_taken(best, baseline, current, decision)}{behind}"
     gains = [
-        f"{gain} than {words}"
+        f"{gain} than {words}{_unsure(best, other)}"
         for other, words in ((current, "today"), (baseline, "without summaries"))
         if other is not None and (gain := _gain(best, other, scale))
     ]
@@ -532,6 +533,10 @@ def _gain(best: RunLike, other: RunLike, scale: Scale) -> str:
     if own is None or not reference or own >= reference:
         return ""
     return f"{percent(1 - own / reference)} {'fewer' if scale.currency is None else 'cheaper'}"
+
+
+def _unsure(best: RunLike, other: RunLike) -> str:
+    return " (not sure)" if is_unsure(best, other) else ""
 
 
 def _fit(best: RunLike) -> str:

@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from workbench.evaluate.choice import Decision, Standing, decide, limit_words
 from workbench.report.frames import RunLike, Runs, each_run
 from workbench.report.labels import counted, money, number, percent, quoted, share, shorten
-from workbench.report.overview import billing_counter, part_of, summary_source
+from workbench.report.overview import billing_counter, is_unsure, part_of, summary_source
 from workbench.report.palette import Theme, theme_named
 from workbench.report.plots.style import (
     DOTS_PER_INCH,
@@ -290,10 +290,10 @@ def _source(runs: Runs, decision: Decision, n_shown: int) -> str:
 def tradeoff_finding(decision: Decision, runs: Runs) -> str:
     """The title: what the recommendation costs and keeps, and on which conversations; or why there is none."""
     part = part_of(decision, runs)
-    return _finding(decision) + (f", on {part}" if part and decision.recommended else "")
+    return _finding(decision, runs) + (f", on {part}" if part and decision.recommended else "")
 
 
-def _finding(decision: Decision) -> str:
+def _finding(decision: Decision, runs: Runs) -> str:
     if decision.recommended is None:
         return f"No recommendation: {decision.reason}"
     best = decision.standing(decision.recommended)
@@ -308,7 +308,10 @@ def _finding(decision: Decision) -> str:
         return f"{quoted(best.name)} costs {_cost_words(decision, best)}{keeps}"
     change = best.cost / baseline.cost - 1
     less = "as much as" if round(change, 3) == 0 else f"{percent(change)} {'less' if change < 0 else 'more'} than"
-    return f"{quoted(best.name)} costs {less} {quoted(baseline.name)}{keeps}"
+    own, other = runs.get(best.name), runs.get(baseline.name)
+    # The interval is one of all conversations: of a part it says nothing.
+    unsure = own is not None and other is not None and not part_of(decision, runs) and is_unsure(own, other)
+    return f"{quoted(best.name)} costs {less} {quoted(baseline.name)}{' (not sure)' if unsure else ''}{keeps}"
 
 
 def _cost_words(decision: Decision, one: Standing) -> str:
