@@ -103,11 +103,12 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def figures_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, n_names: int = 1) -> str:
-    """Figures as they shall be read, to the right of `n_names` columns of names; the first gives way in a wide table."""
+    """Figures as they shall be read, to the right of `n_names` columns of names; a single one gives way in a wide table."""
     texts = [[printable(text) for text in row] for row in (columns, *rows)]
-    others = [max(display_width(row[index]) for row in texts) for index in range(1, len(columns))]
-    room = max(LINE_WIDTH - sum(width + len(_GAP) for width in others), _NAME_WIDTH[0])
-    texts = [[shorten(row[0], room), *row[1:]] for row in texts]
+    if n_names == 1:
+        others = [max(display_width(row[index]) for row in texts) for index in range(1, len(columns))]
+        room = max(LINE_WIDTH - sum(width + len(_GAP) for width in others), _NAME_WIDTH[0])
+        texts = [[shorten(row[0], room), *row[1:]] for row in texts]
     return _aligned(texts, [index >= n_names for index in range(len(columns))])
 
 
