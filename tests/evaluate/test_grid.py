@@ -99,10 +99,10 @@ def test_every_combination_is_one_run_named_by_what_it_changes() -> None:
     grid = {"trigger.token": [100, 200], "agent.summary_injection_mode": ["system", "user"]}
     found = configurations(BASE, grid)
     assert [one.name for one in found] == [
-        "token=100 summary_injection_mode=system",
-        "token=100 summary_injection_mode=user",
-        "token=200 summary_injection_mode=system",
-        "token=200 summary_injection_mode=user",
+        "token=100 in=system",
+        "token=100 in=user",
+        "token=200 in=system",
+        "token=200 in=user",
     ]
     assert found[3].trigger is not None
     assert (found[3].trigger.token, found[3].agent.summary_injection_mode) == (200, "user")
@@ -143,7 +143,7 @@ def test_configurations_that_come_to_the_same_are_one() -> None:
 def test_options_of_the_same_last_name_are_told_apart() -> None:
     grid = {"agent.reasoning_content_mode": ["keep_all", "discard_previous_turns"], "compaction.enabled": [True, False]}
     names = [one.name for one in configurations(BASE, grid)]
-    assert names[0] == "reasoning_content_mode=keep_all compaction=true"
+    assert names[0] == "reasoning_content_mode=keep_all compaction=on"
     assert len(set(names)) == 4
     names = [one.name for one in configurations(BASE, {"trigger.token": [1, 2], "summaries.sized_tokens": [1, 2]})]
     assert names[0] == "token=1 sized_tokens=1"
@@ -152,7 +152,7 @@ def test_options_of_the_same_last_name_are_told_apart() -> None:
 def test_switches_of_the_same_name_are_told_apart_by_their_tables() -> None:
     grid = {"compaction.enabled": [True, False], "tailoring.enabled": [True, False]}
     names = [one.name for one in configurations(BASE, grid)]
-    assert names[0] == "compaction=true tailoring=true"
+    assert names[0] == "compaction=on tailoring=on"
     assert len(set(names)) == 4
 
 

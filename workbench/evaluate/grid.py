@@ -22,6 +22,13 @@ from workbench.errors import ConfigError
 
 DEFAULT_MAX_RUNS = 10_000
 _MAX_VALUES = 100_000
+# What a sweep without a grid varies: names have to fit into a title.
+SHORT_NAMES = {
+    "agent.summary_injection_mode": "in",
+    "compaction.tool_result_max_tokens": "results",
+    "counter.runes_per_token": "ratio",
+    "summarizer.max_summary_words": "words",
+}
 _RANGE_KEYS = {"from", "to", "steps", "step", "scale"}
 
 
@@ -204,11 +211,11 @@ def _at(values: Any, path: str) -> Any:
 
 
 def _short_names(options: Sequence[str]) -> dict[str, str]:
-    """The last part of each option's name, or the whole where that is not enough to tell them apart.
+    """A short form, else the last part of each option's name; the whole where that isn't enough to tell them apart.
 
     `compaction.enabled` is `compaction`: what is switched says more than that it is a switch.
     """
-    last = [option.removesuffix(".enabled").rsplit(".", 1)[-1] for option in options]
+    last = [SHORT_NAMES.get(option, option.removesuffix(".enabled").rsplit(".", 1)[-1]) for option in options]
     return {option: short if last.count(short) == 1 else option for option, short in zip(options, last, strict=True)}
 
 
@@ -217,6 +224,8 @@ def _shown(value: Any) -> str:
         return "+".join(f"{name}:{_shown(inner)}" for name, inner in value.items()) or "{}"
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_shown, value))}]"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     if isinstance(value, float) and value.is_integer():
         return f"{value:.0f}"
     return value if isinstance(value, str) else json.dumps(value)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from workbench.evaluate.compare import MIN_CONVERSATIONS, N_DRAWS, SMALLER_BUT_DEARER
+from workbench.evaluate.grid import SHORT_NAMES
 from workbench.report.labels import (
     MINUS,
     UNKNOWN,
@@ -158,7 +159,9 @@ def _options_of_names(found: Sweep) -> str:
     """What the values of the longest name are of; empty where no name is made of values."""
     names = [one.name.split(" ") for one in found.candidates if _is_of_grid(one.name)]
     longest = max(names, key=len, default=[])
-    return " · ".join(part.partition("=")[0] if "=" in part else "trigger" for part in longest)
+    options = {short: option for option, short in SHORT_NAMES.items()}
+    names = [part.partition("=")[0] if "=" in part else "trigger" for part in longest]
+    return " · ".join(options.get(name, name) for name in names)
 
 
 def _sweep_verdict(one: Candidate) -> str:
