@@ -157,8 +157,8 @@ def _is_of_grid(name: str) -> bool:
 
 def _options_of_names(found: Sweep) -> str:
     """What the values of the longest name are of; empty where no name is made of values."""
-    names = [one.name.split(" ") for one in found.candidates if _is_of_grid(one.name)]
-    longest = max(names, key=len, default=[])
+    parts = [one.name.split(" ") for one in found.candidates if _is_of_grid(one.name)]
+    longest = max(parts, key=len, default=[])
     options = {short: option for option, short in SHORT_NAMES.items()}
     names = [part.partition("=")[0] if "=" in part else "trigger" for part in longest]
     return " · ".join(options.get(name, name) for name in names)
