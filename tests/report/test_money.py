@@ -14,9 +14,10 @@ from tests.replay.conftest import chat, config, recorded, summarising
 from workbench.config import RunConfig
 from workbench.errors import ConfigError
 from workbench.evaluate.compare import compare
+from workbench.evaluate.figures import figures_of
 from workbench.recordings import Recordings
 from workbench.replay.replay import replay
-from workbench.replay.runs import FACT_NAMES, RunSet, load_runs
+from workbench.replay.runs import FACT_NAMES, Run, RunSet, load_runs
 from workbench.report.cache_words import gap_sentence, gaps_of, option_sentences, reported_of, reported_sentence
 from workbench.report.labels import money
 from workbench.report.overview import cost_in_detail, overview, scale_of, sentence
@@ -245,3 +246,16 @@ def test_a_page_of_runs_without_cost_is_as_before(runs):
     assert "cost per" not in page
     assert json.dumps(runs["always"].facts)
     assert replace(overview(runs), heading="").heading == ""
+
+
+def test_a_run_too_large_to_hold_has_the_same_figures_worked_out_on_the_way(runs, monkeypatch):
+    """PERF-04, WB-COST-01: costs are exact sums, whoever adds them."""
+    whole = {name: (run.facts, figures_of(run)) for name, run in runs.items()}
+    monkeypatch.setattr("workbench.replay.runs._COSTS_KEPT", 0)
+    monkeypatch.setattr("workbench.evaluate.cost.cost_of", lambda *_: pytest.fail("all calls were held at once"))
+    for name, (facts, figures) in whole.items():
+        again = Run(runs[name].path)
+        assert again.is_large
+        assert again.facts == facts
+        assert figures_of(again) == figures
+        assert any(one.cost for one in figures.values())

@@ -7,6 +7,7 @@ a configuration has paid for itself. Implements WB-COST-01, -02, WB-CACHE-05 and
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -159,20 +160,33 @@ class RunCost:
 
     def facts(self) -> dict[str, Any]:
         """The figures of a run that depend on cache rules and prices (WB-CLI-03)."""
-        return {
-            "cached_tokens": self.cached_tokens,
-            "written_tokens": self.written_tokens,
-            "summary_cached_tokens": self.summary_cached_tokens,
-            "cache_rules": [rule.name for rule in self.rules] or None,
-            "cost": self.cost,
-            "currency": None if self.cost is None else self.currency,
-            "cost_usd": self.cost if self.currency == "USD" else None,
-        }
+        return _facts(
+            self.cached_tokens, self.written_tokens, self.summary_cached_tokens, self.rules, self.cost, self.currency
+        )
 
     @cached_property
     def weighed_tokens(self) -> float | None:
         """All prompts in units of an uncached token."""
         return _total(call.weighed_tokens for call in self.calls)
+
+
+def _facts(
+    cached: int | None,
+    written: int | None,
+    summary_cached: int | None,
+    rules: Sequence[CacheRule],
+    cost: float | None,
+    currency: str,
+) -> dict[str, Any]:
+    return {
+        "cached_tokens": cached,
+        "written_tokens": written,
+        "summary_cached_tokens": summary_cached,
+        "cache_rules": [rule.name for rule in rules] or None,
+        "cost": cost,
+        "currency": None if cost is None else currency,
+        "cost_usd": cost if currency == "USD" else None,
+    }
 
 
 def _sum_of(calls: Sequence[CallCost], part: Callable[[CacheUse], int]) -> int | None:
@@ -200,6 +214,22 @@ def cost_of(run: StoredRun, *, cache: CacheSettings | None = None, prices: Price
     Source: WB-COST-01, -02.
     """
     return _Reckoning(run, cache, prices).result()
+
+
+class CostsByConversation:
+    """What the calls of one conversation after the other cost, for who can't hold those of a whole run."""
+
+    def __init__(self, run: StoredRun) -> None:
+        self._reckoning = _Reckoning(run, None, None)
+
+    def of(self, row: Row, calls: Sequence[Row], summaries: Sequence[Row]) -> list[CallCost]:
+        """Of a conversation's row, with its rows of `calls` and `summaries`."""
+        return list(self._reckoning.conversation(row, calls, summaries))
+
+
+def cost_facts(run: StoredRun) -> dict[str, Any]:
+    """`cost_of(run).facts()`, without ever holding more than one conversation's calls."""
+    return _Reckoning(run, None, None).facts()
 
 
 class _ModelCache:
@@ -259,9 +289,9 @@ class _Reckoning:
     def result(self) -> RunCost:
         found: list[CallCost] = []
         n_conversations = 0
-        for row, rows in rows_by_conversation(self._run, ("calls", "summaries")):
+        for costs in self._each():
             n_conversations += 1
-            found += self._conversation(row, rows["calls"], rows["summaries"])
+            found += costs
         return RunCost(
             calls=tuple(found),
             rules=tuple(self._rules.values()),
@@ -271,7 +301,33 @@ class _Reckoning:
             n_conversations=n_conversations,
         )
 
-    def _conversation(self, row: Row, calls: Sequence[Row], summaries: Sequence[Row]) -> Iterator[CallCost]:
+    def facts(self) -> dict[str, Any]:
+        """The facts of `RunCost`; sums of the same values, each added exactly."""
+        cached: int | None = 0
+        written: int | None = 0
+        in_summaries: int | None = 0
+        costs: array[float] | None = array("d")
+        for call in itertools.chain.from_iterable(self._each()):
+            use = call.use
+            if call.is_summary:
+                in_summaries = None if use is None or in_summaries is None else in_summaries + use.cached
+            else:
+                cached = None if use is None or cached is None else cached + use.cached
+                written = None if use is None or written is None else written + use.written
+            if call.cost is None:
+                costs = None
+            elif costs is not None:
+                costs.append(call.cost)
+        return _facts(
+            cached, written, in_summaries, list(self._rules.values()),
+            None if costs is None else math.fsum(costs), self._prices.currency,
+        )  # fmt: skip
+
+    def _each(self) -> Iterator[Iterator[CallCost]]:
+        for row, rows in rows_by_conversation(self._run, ("calls", "summaries")):
+            yield self.conversation(row, rows["calls"], rows["summaries"])
+
+    def conversation(self, row: Row, calls: Sequence[Row], summaries: Sequence[Row]) -> Iterator[CallCost]:
         recorded = self._prices.model or self._model or row.get("model") or ""
         caches = _Caches(lambda model: self._terms(model, self._prices.main))
         summary_model = self._prices.summary_model or self._summary_model

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from workbench.evaluate.cost import CallCost, RunCost, spent_by_turn
+from workbench.evaluate.cost import CallCost, CostsByConversation, RunCost, spent_by_turn
 from workbench.evaluate.net import RunLike, net_of_call, net_of_summary, rows_by_conversation
 from workbench.evaluate.retention import Retention, chance_of
 from workbench.replay.needed_states import VISIBLE
@@ -64,15 +64,19 @@ class ConversationFigures:
 def figures_of(run: RunLike) -> dict[str, ConversationFigures]:
     """The figures of each conversation of a run, in its order."""
     left_out = frozenset(Retention((), chance_of(run)).left_out)
-    found = getattr(run, "cost", None)
+    # Of a large run the costs are worked out on the way: those of all calls would fill the memory.
+    reckoned = CostsByConversation(run) if getattr(run, "is_large", False) else None
+    found = None if reckoned else getattr(run, "cost", None)
     cost = found if isinstance(found, RunCost) else None
-    return {
-        row["conversation"]: _figures(
-            row, rows, left_out, None if cost is None else cost.by_conversation.get(row["conversation"], []),
-            is_priced=cost is not None and cost.cost is not None,
-        )
-        for row, rows in rows_by_conversation(run, ("calls", "summaries", "checks", "needed_facts"))
-    }  # fmt: skip
+    is_priced = run.facts.get("cost") is not None if reckoned else cost is not None and cost.cost is not None
+    figures = {}
+    for row, rows in rows_by_conversation(run, ("calls", "summaries", "checks", "needed_facts")):
+        name = row["conversation"]
+        costs = None if cost is None else cost.by_conversation.get(name, [])
+        if reckoned is not None:
+            costs = reckoned.of(row, rows["calls"], rows["summaries"])
+        figures[name] = _figures(row, rows, left_out, costs, is_priced=is_priced)
+    return figures
 
 
 def _figures(

@@ -303,7 +303,9 @@ class _Costs:
         return self._kept[run]
 
 
-_costs = _Costs(max_calls=20_000)
+_COSTS_KEPT = 20_000
+"""Calls."""
+_costs = _Costs(_COSTS_KEPT)
 
 
 class Run:
@@ -335,7 +337,15 @@ class Run:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """The run's figures (`FACT_NAMES`); those of cache and money are worked out from its rows."""
-        return {name: self.stored_facts.get(name) for name in FACT_NAMES} | self.cost.facts()
+        from workbench.evaluate.cost import cost_facts
+
+        of_money = cost_facts(self) if self.is_large else self.cost.facts()
+        return {name: self.stored_facts.get(name) for name in FACT_NAMES} | of_money
+
+    @property
+    def is_large(self) -> bool:
+        """What its calls cost is better not held all at once."""
+        return (self.stored_facts.get("calls") or 0) > _COSTS_KEPT
 
     @cached_property
     def stored_facts(self) -> dict[str, Any]:
