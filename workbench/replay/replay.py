@@ -8,6 +8,7 @@ the same trace. Implements WB-RPL-01, -09, -10 and WB-TUNE-04's process pool.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -24,7 +25,7 @@ from workbench.replay.conversation import ConversationTrace, grown_seeds, replay
 from workbench.replay.needed import NeededFacts, RecordedTexts, needed_facts, term_counts
 from workbench.replay.runs import RUNS_FOLDER, Run, RunKey, RunSet, RunWriter, with_unique_ids
 from workbench.replay.sources import source_version, tidy_cassettes
-from workbench.replay.workers import worker_pool
+from workbench.replay.workers import WorkerLostError, worker_pool
 from workbench.version import __version__
 
 BLOCK_EVENTS = 4000
@@ -56,6 +57,13 @@ class _Task:
     wanted: tuple[tuple[bool, ...], ...]
     """Per conversation, per configuration."""
     needed: tuple[NeededFacts, ...]
+
+    def only(self, place: int) -> _Task:
+        """The task of one of its conversations."""
+        part = slice(place, place + 1)
+        return _Task(
+            self.conversations[part], self.positions[part], self.seeds[part], self.wanted[part], self.needed[part]
+        )
 
 
 def replay(
@@ -141,14 +149,56 @@ def _run_all(recordings: Recordings, writers: Sequence[RunWriter], jobs: int, ba
         for task in tasks:
             _write(writers, _traces(task, configs), bar)
         return
-    with worker_pool(jobs) as pool:
-        waiting: list[Future[list[list[ConversationTrace]]]] = []
-        for task in tasks:
-            waiting.append(pool.submit(_replay_task, task, configs))
-            if len(waiting) >= 2 * jobs:
-                _write(writers, waiting.pop(0).result(), bar)
-        while waiting:
-            _write(writers, waiting.pop(0).result(), bar)
+    lost: list[Conversation] = []
+    while left := _side_by_side(tasks, configs, writers, jobs, bar):
+        for task in left:
+            lost += _one_by_one(task, configs, writers, bar)
+    if lost:
+        named = ", ".join(f"{one.place}: conversation {one.id!r}" for one in lost)
+        raise ReplayError(
+            f"{named}: the worker process that replayed it was killed, or found no memory",
+            hint="everything else is stored; the same command tries it again",
+        )
+
+
+def _side_by_side(
+    tasks: Iterator[_Task], configs: Sequence[RunConfig], writers: Sequence[RunWriter], jobs: int, bar: Progress
+) -> list[_Task]:
+    """Work at tasks in several processes until all are stored, or one process dies: then what isn't stored yet."""
+    waiting: deque[tuple[_Task, Future[list[list[ConversationTrace]]]]] = deque()
+    given: _Task | None = None
+    try:
+        with worker_pool(jobs) as pool:
+            for given in tasks:
+                waiting.append((given, pool.submit(_replay_task, given, configs)))
+                given = None
+                if len(waiting) >= 2 * jobs:
+                    _write(writers, waiting[0][1].result(), bar)
+                    waiting.popleft()
+            while waiting:
+                _write(writers, waiting[0][1].result(), bar)
+                waiting.popleft()
+    except WorkerLostError:
+        return [*(task for task, _ in waiting), *([given] if given is not None else [])]
+    return []
+
+
+def _one_by_one(
+    task: _Task, configs: Sequence[RunConfig], writers: Sequence[RunWriter], bar: Progress
+) -> list[Conversation]:
+    """Work at the conversations of a task singly, so that only what kills its process is lost; that is returned."""
+    lost: list[Conversation] = []
+    place = 0
+    while place < len(task.conversations):
+        try:
+            with worker_pool(1) as pool:
+                while place < len(task.conversations):
+                    _write(writers, pool.submit(_replay_task, task.only(place), configs).result(), bar)
+                    place += 1
+        except WorkerLostError:
+            lost.append(task.conversations[place])
+            place += 1
+    return lost
 
 
 def _write(writers: Sequence[RunWriter], traces: Iterable[Sequence[ConversationTrace]], bar: Progress) -> None:

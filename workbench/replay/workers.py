@@ -20,12 +20,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class WorkerLostError(ReplayError):
+    """A worker process ended in the middle of its work."""
+
+
 @contextmanager
 def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes; what is waiting is dropped when the block ends by an exception.
 
     Raises:
-        ReplayError: a worker was killed, or found no memory.
+        WorkerLostError: a worker was killed, or found no memory.
     """
     try:
         with _QuietPool(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_at_once) as pool:
@@ -35,7 +39,7 @@ def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     except BrokenProcessPool as error:
-        raise ReplayError(
+        raise WorkerLostError(
             "a worker process was killed, or found no memory",
             hint="the same command goes on where it stopped; fewer jobs take less memory",
         ) from error
