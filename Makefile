@@ -41,7 +41,7 @@ test-services: setup ## tests that need a server or a browser; skipped, with the
 MORE_TESTS := tests/service/test_duckdb_contract.py tests/conformance/test_vectors.py tests/replay/test_own_sessions.py \
 	tests/evaluate tests/regression tests/report tests/replay/test_package.py tests/replay/test_prompt.py tests/store tests/test_cli.py \
 	tests/test_readme.py tests/test_store_command.py tests/recordings/test_stored.py tests/recordings/test_redact.py \
-	tests/replay/test_needed.py tests/replay/test_planner.py tests/replay/test_replay.py tests/facts tests/production
+	tests/replay/test_needed.py tests/replay/test_planner.py tests/replay/test_replay.py tests/replay/test_workers.py tests/facts tests/production
 test-more: setup ## the whole store contract, recorded cases over the store, whole sweeps, comparisons, prices and exports
 	$(PYTEST) -p no:nbval -m "slow and not network and not device" -n $(WORKERS) $(MORE_TESTS)
 

@@ -34,6 +34,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_told_in_one_sentence() -> None:
     with pytest.raises(ReplayError, match="a worker process was killed") as caught, worker_pool(1) as pool:
         pool.submit(os._exit, 9).result()
@@ -102,6 +103,7 @@ class Counted:
         self.steps.append(steps)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of a process group")
 @pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3, 1.5])
 def test_an_interrupt_of_all_processes_is_quiet(tmp_path: Path, after_s: float) -> None:
