@@ -358,11 +358,7 @@ class RunConfig(Settings):
             ConfigError: the first fault, with file, field, value and what is allowed.
             RecordingError: the file can't be read.
         """
-        path = Path(path)
-        values = table_of_file(path)
-        checked_export(values.pop(EXPORT_TABLE, None), where=str(path))
-        values.setdefault("name", path.stem)
-        return cls.from_values(values, where=str(path))
+        return cls.from_values(values_of_file(path), where=str(path))
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], *, where: str = "") -> RunConfig:
@@ -454,6 +450,19 @@ def checked_export(table: Any, *, where: str) -> Mapping[str, Any] | None:
             hint=f"export again, or take the [{EXPORT_TABLE}] tables out",
         )
     return table
+
+
+def values_of_file(path: str | Path) -> dict[str, Any]:
+    """What a configuration file says, with a name, and without what an exported one says of itself.
+
+    Raises:
+        ConfigError: the file isn't TOML or JSON, or an export of another version.
+        RecordingError: the file can't be read.
+    """
+    path = Path(path)
+    values = table_of_file(path)
+    checked_export(values.pop(EXPORT_TABLE, None), where=str(path))
+    return {"name": path.stem, **values}
 
 
 def table_of_file(path: str | Path) -> dict[str, Any]:

@@ -331,7 +331,7 @@ def test_a_run_that_another_process_goes_on_with_between_two_blocks_is_let_be(
     key = RunKey(summarising(), "data", "source", "engine")
     first, second = RunWriter(tmp_path, key), RunWriter(tmp_path, key)
     first.begin(fresh=False)
-    first.rest()
+    first.close()
     second.begin(fresh=False)
     second.add([replay_conversation(conversation, key.config)])
     second.close()

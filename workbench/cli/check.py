@@ -77,7 +77,7 @@ def _begin(options: argparse.Namespace) -> int:
     if not options.init or not options.config:
         given, missing = ("--init", "--config") if options.init else ("--config", "--init")
         raise ConfigError(f"{given} without {missing}", field=missing, hint="a new suite is written with both")
-    if options.accept or options.record:
+    if options.accept or options.record or options.junit:
         raise ConfigError("--init only writes the suite", field="--init", hint="then check it with --accept")
     suite = new_suite(options.suite, options.init, options.config)
     if options.json:

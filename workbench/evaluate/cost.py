@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -160,9 +160,7 @@ class RunCost:
 
     def facts(self) -> dict[str, Any]:
         """The figures of a run that depend on cache rules and prices (WB-CLI-03)."""
-        return _facts(
-            self.cached_tokens, self.written_tokens, self.summary_cached_tokens, self.rules, self.cost, self.currency
-        )
+        return _facts_of(self.calls, self.rules, self.currency)
 
     @cached_property
     def weighed_tokens(self) -> float | None:
@@ -170,18 +168,28 @@ class RunCost:
         return _total(call.weighed_tokens for call in self.calls)
 
 
-def _facts(
-    cached: int | None,
-    written: int | None,
-    summary_cached: int | None,
-    rules: Sequence[CacheRule],
-    cost: float | None,
-    currency: str,
-) -> dict[str, Any]:
+def _facts_of(calls: Iterable[CallCost], rules: Collection[CacheRule], currency: str) -> dict[str, Any]:
+    """Facts of calls that may come one by one, and of the rules that are known when the last has come."""
+    cached: int | None = 0
+    written: int | None = 0
+    in_summaries: int | None = 0
+    costs: array[float] | None = array("d")
+    for call in calls:
+        use = call.use
+        if call.is_summary:
+            in_summaries = None if use is None or in_summaries is None else in_summaries + use.cached
+        else:
+            cached = None if use is None or cached is None else cached + use.cached
+            written = None if use is None or written is None else written + use.written
+        if call.cost is None:
+            costs = None
+        elif costs is not None:
+            costs.append(call.cost)
+    cost = None if costs is None else math.fsum(costs)
     return {
         "cached_tokens": cached,
         "written_tokens": written,
-        "summary_cached_tokens": summary_cached,
+        "summary_cached_tokens": in_summaries,
         "cache_rules": [rule.name for rule in rules] or None,
         "cost": cost,
         "currency": None if cost is None else currency,
@@ -302,26 +310,9 @@ class _Reckoning:
         )
 
     def facts(self) -> dict[str, Any]:
-        """The facts of `RunCost`; sums of the same values, each added exactly."""
-        cached: int | None = 0
-        written: int | None = 0
-        in_summaries: int | None = 0
-        costs: array[float] | None = array("d")
-        for call in itertools.chain.from_iterable(self._each()):
-            use = call.use
-            if call.is_summary:
-                in_summaries = None if use is None or in_summaries is None else in_summaries + use.cached
-            else:
-                cached = None if use is None or cached is None else cached + use.cached
-                written = None if use is None or written is None else written + use.written
-            if call.cost is None:
-                costs = None
-            elif costs is not None:
-                costs.append(call.cost)
-        return _facts(
-            cached, written, in_summaries, list(self._rules.values()),
-            None if costs is None else math.fsum(costs), self._prices.currency,
-        )  # fmt: skip
+        """The facts of `RunCost`."""
+        # The rules are looked at when all calls have been seen.
+        return _facts_of(itertools.chain.from_iterable(self._each()), self._rules.values(), self._prices.currency)
 
     def _each(self) -> Iterator[Iterator[CallCost]]:
         for row, rows in rows_by_conversation(self._run, ("calls", "summaries")):
@@ -594,25 +585,20 @@ class BreakEven:
         return self.reached[len(self.reached) // 2] if self.reached else None
 
 
-def break_even(cost: RunCost, baseline: RunCost, *, conversations: Iterable[str] | None = None) -> BreakEven:
+def break_even(cost: RunCost, baseline: RunCost) -> BreakEven:
     """When a configuration that starts dearer has paid for itself, conversation by conversation.
 
     By money where both know it, else in net tokens. Source: WB-TUNE-06.
-
-    Args:
-        conversations: Look only at these.
     """
-    wanted = None if conversations is None else frozenset(conversations)
     by_money = cost.cost is not None and baseline.cost is not None and cost.currency == baseline.currency
-    pairs = {
-        name: (
-            spent_by_turn(calls, by_money=by_money),
-            spent_by_turn(baseline.by_conversation[name], by_money=by_money),
-        )
-        for name, calls in cost.by_conversation.items()
-        if name in baseline.by_conversation and (wanted is None or name in wanted)
-    }
-    return break_even_of(pairs)
+    others = baseline.by_conversation
+    return break_even_of(
+        {
+            name: (spent_by_turn(calls, by_money=by_money), spent_by_turn(others[name], by_money=by_money))
+            for name, calls in cost.by_conversation.items()
+            if name in others
+        }
+    )
 
 
 def break_even_of(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> BreakEven:
@@ -633,10 +619,10 @@ def spent_by_turn(calls: Iterable[CallCost], *, by_money: bool) -> array[float]:
 
 def _last_dearer(own: Sequence[float], other: Sequence[float]) -> int | None:
     """The turn behind the last at whose end more had been spent, from 1; None if that is the last of all."""
-    ahead, behind, last, n_turns = 0.0, 0.0, 0, max(len(own), len(other))
-    for turn in range(n_turns):
-        ahead += own[turn] if turn < len(own) else 0.0
-        behind += other[turn] if turn < len(other) else 0.0
+    ahead, behind, last = 0.0, 0.0, 0
+    for turn, (mine, theirs) in enumerate(itertools.zip_longest(own, other, fillvalue=0.0), 1):
+        ahead += mine
+        behind += theirs
         if ahead > behind * (1 + 1e-9):
-            last = turn + 1
-    return None if last == n_turns else last + 1
+            last = turn
+    return None if last == max(len(own), len(other)) else last + 1

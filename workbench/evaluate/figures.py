@@ -56,6 +56,10 @@ class ConversationFigures:
     unknown_windows: int = 0
     """Calls whose window is unknown."""
 
+    def by_turn(self, *, by_money: bool) -> Sequence[float]:
+        """What each turn cost, in money or net tokens."""
+        return self.cost_by_turn if by_money else self.net_by_turn
+
     def sums(self) -> ConversationFigures:
         """The same without what stands there per call and per turn."""
         return replace(self, prompt_per_call=(), net_upto_call=(), cost_upto_call=(), net_by_turn=(), cost_by_turn=())

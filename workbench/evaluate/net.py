@@ -49,7 +49,7 @@ class RunLike(Protocol):
 Runs = Mapping[str, RunLike]
 
 
-class Rows(Protocol):
+class RunRows(Protocol):
     """What has rows of trace tables."""
 
     def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ class Rows(Protocol):
 
 
 def rows_by_conversation(
-    run: Rows, tables: Sequence[str]
+    run: RunRows, tables: Sequence[str]
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Sequence[Mapping[str, Any]]]]]:
     """Each conversation's row with its rows of some tables, in the run's order.
 

@@ -11,9 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from workbench.errors import NotEnoughDataError
+from workbench.evaluate.net import RunRows
 from workbench.facts import CODE, KINDS
 from workbench.replay.needed import MAX_CHANCE, MIN_CONVERSATIONS, MIN_FACTS
 from workbench.replay.needed_states import FACT_STATES, LOST, RECOVERABLE, VISIBLE, VISIBLE_RAW
@@ -21,14 +22,6 @@ from workbench.replay.needed_states import FACT_STATES, LOST, RECOVERABLE, VISIB
 _Z: Final = 1.959964
 """Of a 95 % interval."""
 Rows = Sequence[Mapping[str, Any]]
-
-
-class RunRows(Protocol):
-    """What is read of a run."""
-
-    def rows(self, table: str, conversation: str | None = None) -> list[dict[str, Any]]:
-        """Rows of one trace table."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

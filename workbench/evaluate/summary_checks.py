@@ -198,7 +198,8 @@ def _answer_in(text: str, source: _Source, boundary: str | None) -> str:
     """
     if _ANSWER_OPENING.match(text):
         opening = _opening(text)
-        if not any(folded(opening) in folded(earlier) for earlier in source.said_before(boundary)):
+        quoted = folded(opening)
+        if not any(quoted in folded(earlier) for earlier in source.said_before(boundary)):
             return f"it begins as an answer does: {_shown(opening)}"
     recorded = source.next_answer(boundary)
     if _is_nearly(text, recorded) and not any(_is_nearly(text, one) for one in source.said_before(boundary)):

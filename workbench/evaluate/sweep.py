@@ -35,7 +35,7 @@ CHOOSE_SHARE = 0.7
 _PILOT_CALLS = 100
 _PILOT_S = 2.0
 _BATCH = 16
-"""Configurations that are replayed together: each holds its run file open, some 8 MB of memory (PERF-04)."""
+"""Configurations that are replayed together: what they share is worked out once for all of them."""
 _MAX_COMPARED = 20
 
 
@@ -263,10 +263,7 @@ def choose(runs: RunSet, plan: SweepPlan, *, seed: int = 0, min_recall: float = 
         verdict = verdict_of(rest[name][0] - rest[baseline][0], rest[name][1] - rest[baseline][1])
         own, other = figures[name], figures[baseline]
         pays = break_even_of(
-            {
-                one: (_by_turn(own[one], by_money=by_money), _by_turn(other[one], by_money=by_money))
-                for one in reported_on
-            }
+            {one: (own[one].by_turn(by_money=by_money), other[one].by_turn(by_money=by_money)) for one in reported_on}
         )
         candidates.append(
             Candidate(
@@ -351,10 +348,6 @@ def _sums(figures: Mapping[str, ConversationFigures], names: Sequence[str], *, b
     wanted = [figures[name] for name in names]
     costs = ((one.cost or 0.0) if by_money else one.net_tokens for one in wanted)
     return float(sum(one.prompt_tokens for one in wanted)), sum(costs)
-
-
-def _by_turn(figures: ConversationFigures, *, by_money: bool) -> Sequence[float]:
-    return figures.cost_by_turn if by_money else figures.net_by_turn
 
 
 def _change(now: float, before: float) -> float | None:

@@ -6,7 +6,7 @@ percentage is made of too little data. Pure. Implements the limits and facts of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from workbench.errors import nearest_name
@@ -289,7 +289,7 @@ def _held(rule: ConversationRules, conversation: Conversation, rows: Sequence[Ro
     """Facts are due in every summary whose conversation has said them by its last event, in a branch it covers."""
     findings = []
     finder = CandidateFinder(fact_of(text) for text in rule.holds)
-    first_said = {key: _first_said(finder, conversation, key) for key in {row["filter_key"] for row in rows} | {""}}
+    first_said = _first_said(finder, conversation, {row["filter_key"] for row in rows} | {""})
     places = {event.id: place for place, event in enumerate(conversation.events)}
     ends = [places.get(row["boundary_event_id"] or "", len(conversation.events) - 1) for row in rows]
     told = [finder.found_in(Mentions(row["text"])) for row in rows]
@@ -325,12 +325,14 @@ def _held(rule: ConversationRules, conversation: Conversation, rows: Sequence[Ro
     return findings
 
 
-def _first_said(finder: CandidateFinder, conversation: Conversation, filter_key: str) -> dict[int, int]:
-    """Fact -> the event that says it first among those that a summary of this key covers."""
-    first: dict[int, int] = {}
+def _first_said(
+    finder: CandidateFinder, conversation: Conversation, filter_keys: Collection[str]
+) -> dict[str, dict[int, int]]:
+    """By key of a summary, fact -> the event that says it first among those that it covers; each event is read once."""
+    first: dict[str, dict[int, int]] = {key: {} for key in filter_keys}
     for place, event in enumerate(conversation.events):
-        if not keys_match(event.filter_key, filter_key):
-            continue
-        for index in finder.found_in(Mentions(said_by(event))):
-            first.setdefault(index, place)
+        said = finder.found_in(Mentions(said_by(event)))
+        for key, known in first.items():
+            if keys_match(event.filter_key, key):
+                known.update({index: place for index in said if index not in known})
     return first

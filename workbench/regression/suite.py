@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
 
-from workbench.config import EXPORT_TABLE, RunConfig, checked_export, table_of_file
+from workbench.config import RunConfig, table_of_file, values_of_file
 from workbench.errors import ConfigError, RecordingError, UnsafePathError, nearest_name
 from workbench.paths import files_inside, path_inside
 from workbench.settings import Settings
@@ -366,8 +366,7 @@ def _config_of(rules: SuiteFile, named: _Names) -> RunConfig:
         if not path.is_file():
             raise RecordingError(f"config: no file {rules.config!r}", path=named.path, hint=_RELATIVE)
         where = str(path)
-        values = {"name": path.stem, **table_of_file(path)}
-        checked_export(values.pop(EXPORT_TABLE, None), where=where)
+        values = values_of_file(path)
     summaries = values.get("summaries")
     if rules.cassette and isinstance(summaries, dict) and summaries.get("source") in {"live", "cassette"}:
         values["summaries"] = {**summaries, "cassette": rules.cassette}

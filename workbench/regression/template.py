@@ -6,11 +6,10 @@ there already is never touched.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench.config import RunConfig
+from workbench.config import RunConfig, toml_value
 from workbench.errors import ConfigError, RecordingError
 from workbench.regression.suite import Suite, load_suite
 
@@ -32,12 +31,13 @@ def new_suite(path: str | Path, recordings: Sequence[str | Path], config: str | 
         RecordingError: a recording or the configuration isn't there.
     """
     path = Path(path)
-    if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path}: is there already", field="suite", hint="choose another name, or edit it")
     named = [_relative(path, one, "recordings") for one in recordings]
     text = _text(named, _relative(path, config, "config"), RunConfig.load(config))
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise ConfigError(f"{path}: is there already", field="suite", hint="choose another name, or edit it") from error
     except OSError as error:
         raise ConfigError(f"{path}: can't be written: {error.strerror}", field="suite", value=str(path)) from error
     try:
@@ -65,10 +65,9 @@ def _relative(suite: Path, named: str | Path, field: str) -> str:
 def _text(recordings: Sequence[str], config: str, found: RunConfig) -> str:
     words = None if found.summarizer is None else found.summarizer.max_summary_words
     most_words = f"max_words = {round(_SLACK * words)}\n" if words else ""
-    # JSON's strings are TOML's, but for the escape of a slash, which json doesn't write.
     return f"""suite = 1
-recordings = {json.dumps(list(recordings), ensure_ascii=False)}
-config = {json.dumps(config, ensure_ascii=False)}
+recordings = {toml_value(list(recordings))}
+config = {toml_value(config)}
 # cassette = "answers.jsonl"   # summaries of a real model, recorded once with --record
 
 [limits]                     # over all conversations

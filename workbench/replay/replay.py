@@ -204,8 +204,8 @@ def _one_by_one(
 def _write(writers: Sequence[RunWriter], traces: Iterable[Sequence[ConversationTrace]], bar: Progress) -> None:
     for writer, batch in zip(writers, traces, strict=True):
         writer.add(batch)
-        if len(writers) > 1:
-            writer.rest()
+        if len(writers) > 1:  # a file that is held open keeps its newest rows in memory
+            writer.close()
         bar.advance(len(batch))
         del batch  # before the next configuration's rows are made
 

@@ -180,10 +180,6 @@ class RunWriter:
         self._tables = duck.TableFile(self._partial)
         self._tables.create({**schemas, "run": _RUN_COLUMNS, "done": _DONE_COLUMNS})
 
-    def rest(self) -> None:
-        """Let the file go until the next block: every file that is held open keeps its newest rows in memory."""
-        self.close()
-
     def _opened(self) -> duck.TableFile:
         """The file, taken up again if it was let go."""
         if self._tables is None:
@@ -197,7 +193,7 @@ class RunWriter:
         return self._tables
 
     def close(self) -> None:
-        """Let the file go; what is written stays, for a run that goes on with it."""
+        """Let the file go; what is written stays, and the next block takes it up again."""
         tables, self._tables = self._tables, None
         if tables is not None:
             tables.close()

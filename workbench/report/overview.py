@@ -171,7 +171,11 @@ def is_unsure(run: RunLike, reference: RunLike) -> bool:
     """Whether the interval of what all conversations cost more or less holds 0; not without an interval."""
     own, other = cost_in_detail(run), cost_in_detail(reference)
     found = difference_of(own, other) if own and other else None
-    return found is not None and found.interval is not None and found.interval[0] <= 0 <= found.interval[1]
+    return found is not None and _holds_nothing(found.interval)
+
+
+def _holds_nothing(interval: tuple[float, float] | None) -> bool:
+    return interval is not None and interval[0] <= 0 <= interval[1]
 
 
 def shortens_requests(run: Configured) -> bool:
@@ -395,7 +399,7 @@ def _interval_words(run: RunLike, baseline: RunLike) -> str:
     if found is None or found.interval is None:
         return ""
     low, high = (money(value, own.currency if own else "") for value in found.interval)
-    unsure = ": not sure" if is_unsure(run, baseline) else ""
+    unsure = ": not sure" if _holds_nothing(found.interval) else ""
     return f"; difference {low} to {high}, 95 %{unsure}"
 
 
