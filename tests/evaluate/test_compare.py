@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.replay.conftest import chat, config, summarising
-from tests.report.fakes import FakeRun, fake_run, fake_runs
+from tests.report.fakes import FakeRun, fake_run, fake_runs, with_facts_table
 from workbench.errors import ConfigError, NotEnoughDataError, ReplayError
 from workbench.evaluate.compare import MEASURES, MIN_CONVERSATIONS, N_DRAWS, Comparison, compare, verdict_of
 from workbench.evaluate.figures import figures_of
@@ -346,3 +346,12 @@ def test_a_comparison_shows_itself_everywhere_alike() -> None:
     assert repr(found) == f"Comparison(against base: b: {found.verdicts[0].verdict})"
     assert isinstance(found, Comparison)
     assert max(map(len, comparison_text(found).splitlines())) <= 110
+
+
+def test_facts_of_classes_that_chance_fills_count_in_no_comparison() -> None:
+    """WB-RET-01b: nor does class code."""
+    run = with_facts_table(next(iter(fake_runs().values())), {2: {"visible_raw": 3, "lost": 1}})
+    others = [{**row, "kind": kind} for row in run.tables["needed_facts"] for kind in ("time", "code")]
+    mixed = replace(run, tables={**run.tables, "needed_facts": [*run.tables["needed_facts"], *others]})
+    (found,) = [one for one in figures_of(mixed).values() if one.needed_facts]
+    assert (found.needed_facts, found.visible_facts) == (4, 3)

@@ -179,3 +179,14 @@ def test_without_prices_break_even_goes_by_net_tokens():
     base = cost_of(Rows(calls([2000] * 6, prefix_tokens=None), model=""))
     tuned = cost_of(Rows(calls([2000, 2000, 500, 500, 500, 500], prefix_tokens=None), [summary(2, 3000, 10)], model=""))
     assert (base.cost, break_even(tuned, base).turns) == (None, {"c": 5})
+
+
+def test_the_facts_of_a_cost_are_its_sums():
+    """WB-CLI-03."""
+    cost = cost_of(Rows(calls([2048, 2200]), [summary(1, 2100, 200, prefix=2048)], PRICED))
+    facts = cost.facts()
+    assert (facts["cached_tokens"], facts["written_tokens"]) == (cost.cached_tokens, cost.written_tokens)
+    assert facts["summary_cached_tokens"] == cost.summary_cached_tokens == 2048
+    assert facts["cost"] == facts["cost_usd"] == cost.cost
+    unknown = cost_of(Rows(calls([2048]), config={"model": {"name": "nobody-knows"}})).facts()
+    assert {unknown[name] for name in ("cached_tokens", "written_tokens", "cost", "currency")} == {None}

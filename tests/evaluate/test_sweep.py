@@ -369,6 +369,18 @@ def test_languages_that_no_single_ratio_serves_get_the_counter_with_a_ratio_per_
     assert chosen.option == "counter.runes_per_token", "whoever chose a ratio gets no other counter"
 
 
+def test_scripts_that_come_in_every_message_alike_get_one_ratio(recorded: Callable[..., Recordings]) -> None:
+    """WB-CAL-02: mixed text alone is no reason; only that a ratio per script is better is one."""
+    said = [f"订单 order number {n:03d} 已经发货 was shipped 昨天 yesterday." for n in range(400)]
+    turns = [
+        [{"role": "user", "content": said[n]}, {"role": "assistant", "content": said[n + 1]}] for n in range(0, 400, 2)
+    ]
+    alike = recorded(*({"id": f"c{i}", "messages": [one for turn in turns[i::10] for one in turn]} for i in range(10)))
+    choice = propose(alike, RunConfig()).choices[0]
+    assert choice.option == "counter.runes_per_token"
+    assert all(f"{name} " in choice.why for name in ("Han", "Latin"))
+
+
 def test_one_language_gets_one_ratio_and_hears_how_late_the_default_fires() -> None:
     """WB-TUNE-02, WB-CAL-01."""
     japanese = load_recordings(Path(__file__).parents[2] / "datasets" / "ja-support")

@@ -288,3 +288,15 @@ def test_what_does_not_move_checks_shares_the_sums():
     )  # fmt: skip
     assert sums_key(same) == sums_key(base)
     assert sums_key(base.replace(agent={"sync_summary_intra_run": True})) != sums_key(base)
+
+
+def test_configurations_of_one_name_are_answered_by_what_they_are(monkeypatch):
+    """WB-TUNE-05: answers are kept, but few, and never for another configuration."""
+    monkeypatch.setattr("workbench.replay.planner._KEPT", 2)
+    config = RunConfig.from_values({**RUNES, "name": "tuned", "summarizer": {}, "trigger": {"event": 5}})
+    sums = ThresholdSums(chat_of(10), config)
+    for _ in range(2):
+        for events in (5, 9, 3, 19):
+            asked = config.replace(trigger={"event": events})
+            assert sums.firings(asked) == ThresholdSums(chat_of(10), asked).firings(asked)
+    assert len(sums._found) == 2

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,11 @@ from tests.replay.conftest import chat, summarising
 from workbench.errors import ReplayError
 from workbench.recordings import Recordings
 from workbench.replay import replay as replaying
-from workbench.replay.workers import worker_pool
+from workbench.replay.workers import WorkerLostError, worker_pool
 
 PROGRAM = """
 import time
-from workbench.replay.workers import worker_pool
+from workbench.replay.workers import WorkerLostError, worker_pool
 
 if __name__ == "__main__":
     try:
@@ -125,3 +127,28 @@ def test_an_interrupt_of_all_processes_is_quiet(tmp_path: Path, after_s: float) 
     os.killpg(running.pid, signal.SIGINT)
     assert running.communicate(timeout=50) == ("interrupted\n", "")
     assert time.monotonic() - began < 30
+
+
+class Refusing:
+    """A pool that is found dead when the third task is given to it."""
+
+    def __init__(self) -> None:
+        self.n_given = 0
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        self.n_given += 1
+        if self.n_given == 3:
+            raise WorkerLostError("dead")
+        done: Future[Any] = Future()
+        done.set_result(work(*arguments))
+        return done
+
+
+def test_a_task_that_finds_its_pool_dead_is_worked_at_all_the_same(
+    recorded: Callable[..., Recordings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recordings = recorded(*(chat(3, ident=f"c{i}") for i in range(6)))
+    monkeypatch.setattr(replaying, "BLOCK_EVENTS", 1)
+    monkeypatch.setattr(replaying, "worker_pool", lambda jobs: nullcontext(Refusing()))
+    run = replaying.replay(recordings, summarising(), runs=tmp_path, jobs=2, progress=False)["summaries"]
+    assert [row["conversation"] for row in run.rows("conversations")] == [f"c{i}" for i in range(6)]

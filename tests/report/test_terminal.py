@@ -12,7 +12,7 @@ from tests.report.fakes import fake_run, fake_runs
 from workbench.report import terminal
 from workbench.report.labels import display_width
 from workbench.report.overview import overview
-from workbench.report.terminal import LINE_WIDTH, runs_table, sentence, summary, text_table
+from workbench.report.terminal import LINE_WIDTH, figures_table, runs_table, sentence, summary, text_table
 
 RUNS = fake_runs()
 LONG = "conversation-configuration-with-a-name-that-does-not-end-before-the-terminal-does"
@@ -98,3 +98,11 @@ def test_the_command_line_loads_no_plotting_for_the_table():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_a_name_gives_way_in_a_wide_table_and_several_names_stay():
+    columns, long = ["run", *(f"figure {n}" for n in range(8))], "a configuration of many words " * 4
+    shown = figures_table(columns, [[long, *["12,345"] * 8], ["short", *["1"] * 8]])
+    assert max(map(display_width, shown.split("\n"))) == LINE_WIDTH
+    assert "…" in shown
+    assert long.strip() in figures_table(columns, [[long.strip(), "other", *["1"] * 7]], n_names=2)
