@@ -8,8 +8,9 @@ import pytest
 
 from tests.evaluate.costs import OPENAI, OWN_PRICES, Rows, calls, summary
 from workbench.config import CacheSettings, PriceSettings
-from workbench.evaluate.cost import break_even, cost_of, difference_of, mean_interval
+from workbench.evaluate.cost import cost_of
 from workbench.evaluate.prices import Price
+from workbench.evaluate.savings import break_even, difference_of, mean_interval
 
 MILLION = 1_000_000
 PRICED = {"cache": OPENAI, "prices": OWN_PRICES}

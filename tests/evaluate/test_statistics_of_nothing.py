@@ -14,9 +14,10 @@ from workbench.errors import NotEnoughDataError
 from workbench.evaluate.cache_findings import against_reported, idle_gaps, losses_by_cause, mean_error
 from workbench.evaluate.calibrate import calibrate
 from workbench.evaluate.compare import compare
-from workbench.evaluate.cost import break_even, cost_of, difference_of, mean_interval
+from workbench.evaluate.cost import cost_of
 from workbench.evaluate.lint import lint, quantiles
 from workbench.evaluate.retention import ClassChance, Retention, SurvivalPoint, survival
+from workbench.evaluate.savings import break_even, difference_of, mean_interval
 from workbench.evaluate.summary_checks import invented_number_rate
 from workbench.evaluate.thrash import thrash
 from workbench.evaluate.usage import calibrate_usage

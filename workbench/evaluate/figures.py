@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from workbench.evaluate.cost import CallCost, CostsByConversation, RunCost, spent_by_turn
+from workbench.evaluate.cost import CallCost, CostsByConversation, RunCost
 from workbench.evaluate.net import RunLike, net_of_call, net_of_summary, rows_by_conversation
 from workbench.evaluate.retention import Retention, chance_of
+from workbench.evaluate.savings import spent_by_turn
 from workbench.replay.needed_states import VISIBLE
 
 Row = Mapping[str, Any]

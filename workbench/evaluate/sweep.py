@@ -19,11 +19,11 @@ from typing import Any
 from workbench.config import RunConfig
 from workbench.evaluate.choice import MIN_RECALL, Decision, Standing, decide
 from workbench.evaluate.compare import SMALLER_BUT_DEARER, Comparison, compare, verdict_of
-from workbench.evaluate.cost import break_even_of
 from workbench.evaluate.figures import ConversationFigures, figures_of
 from workbench.evaluate.grid import DEFAULT_MAX_RUNS, configurations
 from workbench.evaluate.net import is_baseline, without_shortening
 from workbench.evaluate.proposal import Choice, propose
+from workbench.evaluate.savings import break_even_of
 from workbench.recordings import Recordings, load_recordings
 from workbench.recordings.types import Conversation
 from workbench.replay.conversation import replay_conversation

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.evaluate.choice import Decision, Scale, cost_per_1000, decide, limit_words, no_overflow_words, scale_of
-from workbench.evaluate.cost import RunCost, break_even, difference_of
+from workbench.evaluate.cost import RunCost
 from workbench.evaluate.net import (
     NET_RULE,
     Configured,
@@ -22,6 +22,7 @@ from workbench.evaluate.net import (
     shortened_by,
     switched_on,
 )
+from workbench.evaluate.savings import break_even, difference_of
 from workbench.report.labels import (
     UNKNOWN,
     counted,
