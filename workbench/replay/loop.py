@@ -76,19 +76,20 @@ class VirtualLoop(_LoopBase):  # type: ignore[misc]
     async def sleep_until(self, moment_ns: int) -> None:
         """Wait until `moment_ns`, and until the engine has done all that is due by then.
 
-        Returns at once when that moment isn't in the future and the engine has nothing due.
+        Returns at once when the engine has nothing to do by then: time moves, and who asked would be next anyway.
         """
-        if moment_ns <= self._now_ns:
-            if not self._ready and not self._is_due():
-                return
-            moment_ns = self._now_ns
+        moment_ns = max(moment_ns, self._now_ns)
+        if not self._ready and not self._is_due(moment_ns):
+            self._now_ns = moment_ns
+            return
         future = self.create_future()
         self._push(moment_ns, _CONVERSATION, future.set_result, (None,), None)
         await future
 
-    def _is_due(self) -> bool:
+    def _is_due(self, moment_ns: int) -> bool:
+        """Whether any timer comes up to that moment."""
         self._drop_cancelled()
-        return bool(self._timers) and self._timers[0].order[0] <= self._now_ns
+        return bool(self._timers) and self._timers[0].order[0] <= moment_ns
 
     # --- scheduling, as asyncio asks for it ----------------------------------------------------------
 

@@ -8,8 +8,9 @@ SUM-DM-05 to -15. Moments are nanoseconds since 1970 (`workbench.clock`), 0 mean
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from workbench.clock import datetime_from_ns
@@ -68,7 +69,10 @@ class Event:
         """The messages of all choices, in order."""
         if self.response is None:
             return ()
-        return tuple(choice.message for choice in self.response.choices)
+        choices = self.response.choices
+        if len(choices) == 1:  # nearly always; asked for many times per call
+            return (choices[0].message,)
+        return tuple([choice.message for choice in choices])
 
     @property
     def is_partial(self) -> bool:
@@ -84,7 +88,14 @@ class Event:
 
     def replace(self, **changes: Any) -> Event:
         """A copy with other fields."""
-        return replace(self, **changes)
+        values = dict(zip(_EVENT_FIELDS, _event_values(self), strict=True))
+        values.update(changes)
+        return Event(**values)
+
+
+# `dataclasses.replace` looks at every field's description each time; events are replaced twice per stored event.
+_EVENT_FIELDS = tuple(one.name for one in fields(Event))
+_event_values = attrgetter(*_EVENT_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
