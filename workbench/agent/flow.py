@@ -470,7 +470,7 @@ def view_of(sent: SentRequest, filter_key: str, *, bound: bool) -> SummaryView:
     """The view of a request: its history messages with the stored events behind them."""
     assembly, session, summary = sent.assembly, sent.session, sent.assembly.summary
     covered = {position for position, _ in assembly.covered_positions_included}
-    events, first = list(session.events), session.first_position
+    events, first = session.events.copy(), session.first_position
 
     def items() -> list[ViewItem]:
         found = []

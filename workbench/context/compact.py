@@ -8,7 +8,7 @@ rules of ASM-INTRA-14. The fixed sentences live in `workbench.wording`, the mark
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.call import EMPTY_CONTEXT
@@ -79,8 +79,10 @@ class ContextCompactionStats:
         return sum(self.by_pass[:3])
 
     @classmethod
-    def of(cls, rewrites: Iterable[Rewrite]) -> ContextCompactionStats:
+    def of(cls, rewrites: Sequence[Rewrite]) -> ContextCompactionStats:
         """The sums of a list of rewrites."""
+        if not rewrites:
+            return NO_STATS
         counts, saved = [0, 0, 0, 0], [0, 0, 0, 0]
         for rewrite in rewrites:
             counts[rewrite.by_pass] += 1
@@ -89,15 +91,22 @@ class ContextCompactionStats:
 
     def plus(self, other: ContextCompactionStats) -> ContextCompactionStats:
         """Both together."""
+        if other is NO_STATS:
+            return self
         return ContextCompactionStats(
             _sum(self.by_pass, other.by_pass, 1), _sum(self.saved_by_pass, other.saved_by_pass, 1)
         )
 
     def minus(self, other: ContextCompactionStats) -> ContextCompactionStats:
         """What is left without the other."""
+        if other is NO_STATS:
+            return self
         return ContextCompactionStats(
             _sum(self.by_pass, other.by_pass, -1), _sum(self.saved_by_pass, other.saved_by_pass, -1)
         )
+
+
+NO_STATS = ContextCompactionStats()
 
 
 def _sum(a: FourPasses, b: FourPasses, sign: int) -> FourPasses:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from workbench.context.assemble import Assembly, ContentStage, Invocation, Piece, can_recover, compose, constant_skip
-from workbench.context.compact import Compactor, ContextCompactionStats, Rewrite, SkipRecentFunc, unit_key
+from workbench.context.compact import NO_STATS, Compactor, ContextCompactionStats, Rewrite, SkipRecentFunc, unit_key
 from workbench.context.counting import TokenMemo
 from workbench.context.inject import Blocks, Head, SummaryFormatter, blocks_of, build_head, find_summary
 from workbench.context.project import (
@@ -64,8 +64,6 @@ from workbench.session.rounds import (
 )
 from workbench.session.types import Event, SummaryBoundary
 from workbench.tokens import TokenCounter
-
-_NO_STATS = ContextCompactionStats()
 
 
 class _GoPlain(Exception):  # noqa: N818 - a way out, not an error
@@ -236,7 +234,7 @@ class _Current:
     when closing it would give another lane."""
     anchors: dict[TurnKey, Entry] = field(default_factory=dict)
     started: set[TurnKey] = field(default_factory=set)
-    stats: ContextCompactionStats = _NO_STATS
+    stats: ContextCompactionStats = NO_STATS
     has_compacted: bool = False
 
 
@@ -250,7 +248,7 @@ class _View:
     first: int
     closed: Lane = field(default_factory=Lane)
     marks: list[_Mark] = field(default_factory=list)
-    stats: ContextCompactionStats = _NO_STATS
+    stats: ContextCompactionStats = NO_STATS
     n_skipped_marks: int = 0
     partial: Lane | None = None
     """What is left of the oldest unit when the session dropped a part of it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 from workbench.agent.flow import SentRequest
 from workbench.call import EMPTY_CONTEXT
@@ -40,7 +39,10 @@ class CallFacts:
     """Absolute position behind the newest event."""
 
 
-@dataclass(frozen=True, slots=True)
+_NOTHING: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
 class _Cut:
     """What decides the shape of a request, for naming what changed between two calls."""
 
@@ -52,7 +54,7 @@ class _Cut:
     """Positions of events that the summary covers and that are in the request nevertheless."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part:
     """A message as it is billed; holds the message, so that its identity stays its own."""
 
@@ -207,13 +209,21 @@ class CallMeter:
 
     def _extend_sums(self, n_shared: int, parts: list[_Part]) -> None:
         """Running sums end with the last request's total; those of the shared messages stay."""
-        for sums, values in (
-            (self._all_tokens, [part.tokens for part in parts]),
-            (self._tool_tokens, [part.tokens if part.role == TOOL else 0 for part in parts]),
-            (self._system_tokens, [part.tokens if part.role == SYSTEM else 0 for part in parts]),
-            (self._estimates, [part.estimate for part in parts]),
-        ):
-            sums[n_shared:] = accumulate(values, initial=sums[n_shared])
+        columns = self._all_tokens, self._tool_tokens, self._system_tokens, self._estimates
+        for sums in columns:
+            del sums[n_shared + 1 :]
+        total, tools, system, estimate = (sums[n_shared] for sums in columns)
+        for part in parts:
+            total += part.tokens
+            estimate += part.estimate
+            if part.role == TOOL:
+                tools += part.tokens
+            elif part.role == SYSTEM:
+                system += part.tokens
+            self._all_tokens.append(total)
+            self._tool_tokens.append(tools)
+            self._system_tokens.append(system)
+            self._estimates.append(estimate)
 
     def _part(self, message: Message) -> _Part:
         """Text and counts of a message, made once: requests share message objects."""
@@ -292,12 +302,13 @@ class CallMeter:
         self, sent: SentRequest, prefix: Prefix | None, n_shared: int, same_tools: bool, total: int, n_previous: int
     ) -> tuple[str | None, int | None, int]:
         """`(cause, index of the first differing part, tokens written again)`; no break: `(None, None, 0)`."""
+        included = sent.assembly.covered_positions_included
         cut = _Cut(
             summary=sent.assembly.summary,
             first_position=_first_position(sent.assembly),
             n_tailored=len(sent.assembly) - sent.request.n_messages,
-            resume_tail=any(rule == "resume_tail" for _, rule in sent.assembly.covered_positions_included),
-            covered=frozenset(position for position, _ in sent.assembly.covered_positions_included),
+            resume_tail=bool(included) and any(rule == "resume_tail" for _, rule in included),
+            covered=frozenset([position for position, _ in included]) if included else _NOTHING,
         )
         last, self._last_cut = self._last_cut, cut
         last_total, self._last_total = self._last_total, total

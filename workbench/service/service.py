@@ -188,7 +188,10 @@ class SessionService(SummaryRuns):
                 await self._merge_outer_state(session, self._clock.now_ns())
             context.session = session
 
-        await _run_chain(self._get_hooks, context, read)
+        if self._get_hooks:
+            await _run_chain(self._get_hooks, context, read)
+        else:
+            await read()
         return context.session
 
     async def list_events(self, key: SessionKey) -> list[Event]:
