@@ -17,11 +17,15 @@ from workbench.model.types import Message, ToolSpec
 from workbench.tokens import LineCounter
 
 
+# `json.dumps` makes an encoder for each call that isn't by the defaults.
+_compact_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+
+
 def tools_text(tools: Sequence[ToolSpec]) -> str:
     """All tool declarations as one part: compact JSON with sorted keys; empty without tools."""
     if not tools:
         return ""
-    return json.dumps([_declaration(tool) for tool in tools], ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return _compact_json([_declaration(tool) for tool in tools])
 
 
 def _declaration(tool: ToolSpec) -> object:
@@ -47,7 +51,7 @@ def part_text(message: Message) -> str:
         pieces.append(message.reasoning_content)
     if message.tool_calls:
         calls = [{"arguments": c.arguments, "id": c.id, "name": c.name, "type": c.type} for c in message.tool_calls]
-        pieces.append(json.dumps(calls, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+        pieces.append(_compact_json(calls))
     if message.tool_name or message.tool_id:
         pieces.append(f"{message.tool_name} {message.tool_id}")
     return "\n".join(pieces) + "\n"

@@ -83,6 +83,9 @@ class StoredEvents:
     @property
     def shown(self) -> list[tuple[int, int]]:
         """Half-open ranges of the positions that the session shows."""
+        if len(self._segments) == 1:
+            start, shift = self._segments[0]
+            return [(start + shift, self._end + shift)]
         starts = [*(start for start, _ in self._segments[1:]), self._end]
         return [(start + shift, stop + shift) for (start, shift), stop in zip(self._segments, starts, strict=False)]
 
@@ -213,6 +216,8 @@ def _pieces_at(pieces: Sequence[Piece], indices: Iterable[int]) -> list[Piece]:
 def _without(pieces: Sequence[Piece], others: Sequence[Piece]) -> Iterator[Piece]:
     """What is in some parts of lanes and not in others."""
     for lane, start, stop in pieces:
+        if any([other is lane and a <= start and stop <= b for other, a, b in others]):
+            continue  # what two requests in a row have in common, which is most
         left = [(start, stop)]
         for other, a, b in others:
             if other is lane:

@@ -358,9 +358,10 @@ class CallMeter:
 def _first_position(assembly: Assembly) -> int:
     """Position of the first stored event in the request, -1 without any."""
     for lane, start, stop in assembly.pieces:
-        position = next((lane.positions[i] for i in range(start, stop) if lane.positions[i] >= 0), -1)
-        if position >= 0:
-            return position
+        positions = lane.positions
+        for i in range(start, stop):
+            if positions[i] >= 0:
+                return positions[i]
     return -1
 
 
