@@ -459,20 +459,22 @@ def values_of_file(path: str | Path) -> dict[str, Any]:
         ConfigError: the file isn't TOML or JSON, or an export of another version.
         RecordingError: the file can't be read.
     """
-    path = Path(path)
     values = table_of_file(path)
     checked_export(values.pop(EXPORT_TABLE, None), where=str(path))
-    return {"name": path.stem, **values}
+    return {"name": Path(path).stem, **values}
 
 
 def table_of_file(path: str | Path) -> dict[str, Any]:
     """What a TOML or JSON file holds, unchecked.
 
     Raises:
-        ConfigError: it isn't TOML or JSON, or no table.
+        ConfigError: it isn't TOML or JSON, or no table; or `path` is none.
         RecordingError: the file can't be read.
     """
-    path = Path(path)
+    try:
+        path = Path(path)
+    except TypeError:
+        raise ConfigError.for_field("path", path, "the path of a TOML or JSON file") from None
     if "\0" in str(path):
         raise RecordingError("a path can't hold a NUL character", path=str(path).replace("\0", "\\0"))
     try:

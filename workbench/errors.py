@@ -32,7 +32,7 @@
       ContractError (also AssertionError)
 
 A leaf says what failed; its parent says what a caller can do about it. The text of an error is one
-sentence, holds no conversation content and no key, and `hint` says what to do next.
+sentence, holds no conversation content and no key, and `hint` says what to do next; tracebacks show both.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class WorkbenchError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(hint)  # a traceback prints notes below the text, and knows no `hint`
 
     def one_line(self) -> str:
         """The sentence for a terminal: what, where, what now."""

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import logging
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import workbench as wb
 from tests.production.traffic import Traffic, TrafficClock, as_bytes, wire_bytes
 from tests.replay.conftest import config, summarising
 from workbench.config import RunConfig
-from workbench.errors import ConfigError, RecordingError
+from workbench.errors import ConfigError
 from workbench.model.extractive import ExtractiveModel
 from workbench.production.load import ProductionService, _WithWindow
 from workbench.recordings.types import Conversation
@@ -254,8 +255,35 @@ def test_a_file_that_somebody_wrote_needs_no_export(tmp_path: Path) -> None:
     production = wb.load_service(tmp_path / "own.toml", model=wb.ScriptedModel(["hello"]))
     assert production.stamp is None
     assert production.agent().settings.max_history_runs == 3
-    with pytest.raises(RecordingError):
-        wb.load_service(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("path", [5, None, b"tuned.toml", ["tuned.toml"]])
+def test_what_is_no_path_is_told_with_what_is_accepted(path: Any) -> None:
+    """WB-EXP-03: for the service and for whoever loads it as a configuration."""
+    for load in (RunConfig.load, wb.load_service):
+        with pytest.raises(ConfigError) as refused:
+            load(path)
+        assert str(refused.value) == f"path = {path!r}; allowed: the path of a TOML or JSON file"
+
+
+def test_a_file_that_is_not_there_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    """WB-EXP-03: one kind of error for all that can be wrong with the file."""
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(ConfigError, match="configuration can't be read") as refused:
+            wb.load_service(path)
+        assert str(path) in str(refused.value)
+        assert refused.value.hint == "check the path"
+
+
+def test_a_traceback_of_an_unknown_option_names_the_nearest_one(tmp_path: Path) -> None:
+    """WB-CFG-02: a program that loads the file prints no hint by itself, as the commands do."""
+    path = exported(summarising("tuned", token=300), tmp_path)
+    path.write_text(path.read_text("utf-8").replace("token = 300", "tokens = 300"), "utf-8")
+    with pytest.raises(ConfigError) as refused:
+        wb.load_service(path, summary_model=ExtractiveModel())
+    shown = "".join(traceback.format_exception_only(refused.value))
+    assert "trigger.tokens: unknown\n" in shown
+    assert "did you mean token?" in shown
 
 
 @pytest.mark.parametrize(
@@ -286,7 +314,7 @@ def test_a_path_with_a_nul_is_told_for_stores_and_configurations() -> None:
     """WB-EXP-03."""
     with pytest.raises(ConfigError, match="no NUL character"):
         wb.DuckDBSessionService("a\0b.duckdb")
-    with pytest.raises(RecordingError, match="NUL"):
+    with pytest.raises(ConfigError, match="NUL"):
         wb.load_service("a\0b.toml", model=ExtractiveModel())
 
 

@@ -20,7 +20,7 @@ from workbench.agent.tools import Tool
 from workbench.build import build_agent, build_service, engine_counter, live_summary_model
 from workbench.clock import Clock, SystemClock
 from workbench.config import RunConfig
-from workbench.errors import ConfigError
+from workbench.errors import ConfigError, RecordingError
 from workbench.model.client import Model
 from workbench.model.openai import OpenAIModel
 from workbench.production.settings_file import stamp_of
@@ -146,14 +146,13 @@ def load_service(
         counter: Another token counter than the file's.
         allow_other_counter: Run with another counter than the configuration was tuned with.
     Raises:
-        ConfigError: the file isn't a configuration, is another version's, has another counter than it was tuned with,
-            nothing says which model writes the summaries, or a model or the store is none.
-        RecordingError: the file can't be read.
+        ConfigError: the file can't be read, isn't a configuration, is another version's, has another counter than it
+            was tuned with, nothing says which model writes the summaries, or a path, a model or the store is none.
     Source: WB-EXP-03, WB-EXP-04.
     """
     _check_model("model", model)
     _check_model("summary_model", summary_model)
-    config, stamp = RunConfig.load(path), stamp_of(path)
+    config, stamp = _read(path)
     _check_counter(path, config, stamp, counter, allowed=allow_other_counter)
     if stamp is not None and stamp.config_hash != config.config_hash:
         _log.warning("%s was changed after its export: its evidence isn't about this configuration", path)
@@ -161,6 +160,14 @@ def load_service(
     writer = _summary_model(path, config, summary_model, model)
     service = build_service(config, _store(store, config, clock), summary_model=writer, clock=clock, counter=counter)
     return ProductionService(config=config, service=service, stamp=stamp, model=model, counter=counter, clock=clock)
+
+
+def _read(path: str | Path) -> tuple[RunConfig, Stamp | None]:
+    """To a command an unreadable file is one input of several; here it is the configuration itself."""
+    try:
+        return RunConfig.load(path), stamp_of(path)
+    except RecordingError as error:
+        raise ConfigError(str(error), field="path", value=str(path), hint=error.hint) from error
 
 
 def _check_model(field: str, given: Any) -> None:
