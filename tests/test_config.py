@@ -104,6 +104,26 @@ def test_every_fault_names_file_field_value_and_what_is_allowed(
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('{"profile": "SEED", "profile": "SEED"}', "profile"),
+        ('{"summarizer": {}, "trigger": {"token": 300, "event": 2, "token": 900}}', "token"),
+        ('{"summarizer": {}, "trigger": {"any": [{"token": 1}, {"event": 2, "event": 3}]}}', "event"),
+    ],
+)
+def test_a_json_file_that_says_an_option_twice_is_refused(text: str, key: str, tmp_path: Path) -> None:
+    """WB-CFG-02: a reader who takes the first one would be wrong; TOML refuses it too."""
+    path = tmp_path / "run.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.load(path)
+    assert str(caught.value) == f"{path}: {key!r} stands there twice"
+    assert (caught.value.field, caught.value.hint) == (key, "keep one of them")
+    path.write_text('{"summarizer": {}, "trigger": {"any": [{"token": 1}, {"token": 2}]}}')
+    assert RunConfig.load(path).trigger is not None, "the same key in two tables is none twice"
+
+
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="can't be read"):
         RunConfig.load(tmp_path / "nothing.toml")

@@ -485,7 +485,11 @@ def table_of_file(path: str | Path) -> dict[str, Any]:
         ) from error
     try:
         text = data.decode("utf-8-sig")  # editors on Windows put a mark in front
-        values = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        values = _json_table(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except _DoubleKeyError as error:
+        raise ConfigError(
+            f"{path}: {error.key!r} stands there twice", field=error.key, hint="keep one of them"
+        ) from None
     except RecursionError as error:
         raise ConfigError(f"{path}: tables or lists stand too deep in each other", field=str(path)) from error
     except (UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
@@ -494,6 +498,26 @@ def table_of_file(path: str | Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a table of options", field=str(path))
     return values
+
+
+class _DoubleKeyError(Exception):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _json_table(text: str) -> Any:
+    """The value of a JSON text, which may say nothing twice; TOML forbids that by itself."""
+
+    def said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in values:
+                raise _DoubleKeyError(key)
+            values[key] = value
+        return values
+
+    return json.loads(text, object_pairs_hook=said_once)
 
 
 def toml_key(name: str) -> str:
