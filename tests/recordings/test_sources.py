@@ -50,6 +50,32 @@ def test_a_folder_is_walked_in_sorted_order_whatever_the_names_say(tmp_path):
     assert names(load_recordings(tmp_path)) == ["a.log", "b.txt", "c.jsonl"]
 
 
+def test_a_file_that_is_given_twice_is_read_once_with_a_note(tmp_path, monkeypatch):
+    """WB-REC-01: whatever its spelling; a copy is another file."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.jsonl", "b.jsonl"):
+        jsonl(tmp_path / name, RECORD)
+    (tmp_path / "link.jsonl").symlink_to("a.jsonl")
+    recordings = load_recordings(["a.jsonl", "./a.jsonl", tmp_path / "a.jsonl", "link.jsonl", "b.jsonl"])
+    assert [conversation.id for conversation in recordings] == ["a-00001", "b-00001"]
+    assert len(recordings) == len(recordings.load()) == 2
+    assert texts(recordings) == ["leads to a.jsonl again; each file is read once"] * 3
+    assert [problem.path for problem in recordings.problems] == ["./a.jsonl", str(tmp_path / "a.jsonl"), "link.jsonl"]
+    assert {problem.severity for problem in recordings.problems} == {"note"}
+
+
+def test_files_of_a_folder_that_come_again_make_one_note(tmp_path):
+    """WB-REC-01: folder, pattern and name may overlap."""
+    for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
+        jsonl(tmp_path / name, RECORD)
+    recordings = load_recordings([tmp_path / "c.jsonl", tmp_path, str(tmp_path / "[ab]*.jsonl")])
+    assert names(recordings) == ["c.jsonl", "a.jsonl", "b.jsonl"]
+    assert texts(recordings) == [
+        f"leads to {tmp_path / 'c.jsonl'} again; each file is read once",
+        "2 of its files come again; each file is read once",
+    ]
+
+
 def test_files_that_no_format_recognises_are_listed_as_skipped(tmp_path):
     """WB-REC-01: in a folder no problem, by name an error."""
     jsonl(tmp_path / "a.jsonl", RECORD)

@@ -108,8 +108,8 @@ def load_recordings(
     """Conversations recorded in files, as a lazy sequence.
 
     Args:
-        path: File, folder, glob, or several; folders are walked, packed files are read. The file of a
-            `DuckDBSessionService` is one too, whether a service has it open or not.
+        path: File, folder, glob, or several; folders are walked, packed files are read, and a file that several lead
+            to is read once. The file of a `DuckDBSessionService` is one too, whether a service has it open or not.
         format: Name of a format, or `auto`: found from the content of each file.
         map: Columns of a `csv`, or of a `dialogue` without known layout: `user=...,assistant=...` or
             `text=...,speaker=...`.

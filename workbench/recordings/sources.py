@@ -75,22 +75,29 @@ Found = SourceFile | Skipped | Problem
 
 
 def find_sources(paths: Sequence[str | Path], *, max_unpacked_bytes: int) -> Iterator[Found]:
-    """What there is to read, in sorted order within each given path.
+    """What there is to read, in sorted order within each given path; a file that several of them lead to comes once.
 
     Raises:
         RecordingError: a path doesn't exist, can't be read, or is refused by its name.
     """
+    seen: dict[str, Path] = {}
     for path in paths:
+        repeated: list[Path] = []
         for file, root in _files_of(path):
             named = root is None
             if isinstance(file, Skipped | Problem):
                 yield file
+            elif (first := seen.setdefault(os.path.realpath(file), file)) is not file:
+                repeated.append(first)
             elif refused := refused_suffix(file.name):
                 if named:
                     raise RecordingError(f"{refused} files are not read", path=file, hint="export it as JSON")
                 yield Skipped(str(file), f"{refused} files are not read")
             else:
                 yield from _sources_in(file, named=named, max_unpacked_bytes=max_unpacked_bytes)
+        if repeated:
+            what = f"leads to {repeated[0]} again" if len(repeated) == 1 else f"{len(repeated)} of its files come again"
+            yield Problem(os.fspath(path), None, None, what, "each file is read once", severity="note")
 
 
 def check_paths(paths: Sequence[str | Path]) -> None:
