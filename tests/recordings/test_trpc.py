@@ -187,6 +187,15 @@ def test_times_that_run_backwards_are_kept_in_order_and_noted(tmp_path):
     assert [e.id for e in recordings[0].events] == ["e1", "e4"]
 
 
+def test_several_times_that_run_backwards_are_one_sentence(tmp_path):
+    """B25: the note has no hint, so nothing may be left of the sign in front of one."""
+    times = ("09:00:00", "08:59:30", "08:59:20", "08:59:10")
+    events = [{**EVENTS[0], "id": f"e{i}", "timestamp": f"2026-03-02T{at}+08:00"} for i, at in enumerate(times)]
+    (note,) = load_recordings(jsonl(tmp_path / "s.jsonl", session(events=events))).problems
+    assert note.text == "goes back 30 s at event 2 (and 2 more)"
+    assert str(note).endswith(":1: goes back 30 s at event 2 (and 2 more)")
+
+
 def test_sessions_in_the_shape_of_the_vectors_are_read(shared_path, tmp_path):
     """WB-REC-02 `trpc`: every session that was recorded from the reference, its texts and keys unchanged."""
     sessions = []

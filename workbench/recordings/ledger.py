@@ -29,8 +29,10 @@ class Notes:
     def report_to(self, reading: Reading) -> None:
         """Write them down: only called once the conversation was taken."""
         for kind, (reason, hint, line) in self._first.items():
-            more = self._counts[kind] - 1
-            reading.report(reason, f"{hint} (and {more} more)" if more else hint, line=line, severity="note")
+            if more := self._counts[kind] - 1:
+                # Behind the whole sentence, whose hint may be empty.
+                reason, hint = (reason, f"{hint} (and {more} more)") if hint else (f"{reason} (and {more} more)", "")
+            reading.report(reason, hint, line=line, severity="note")
 
 
 class CallLedger:
