@@ -92,11 +92,16 @@ def test_what_overflows_is_neither_taken_nor_on_the_front() -> None:
 
 def test_where_nothing_that_fits_keeps_enough_the_one_that_keeps_most_is_taken_and_called_that() -> None:
     """WB-TUNE-02."""
-    found = chosen(run("no summary", 9_000, 1.0, overflow=2), run("a", 4_000, 0.6), run("b", 5_000, 0.9))
-    assert found.recommended == "b"
-    assert found.reason == (
-        "none of 3 runs that fit the window has recall ≥ 0.98 of what no summary keeps; it keeps the most, 0.90"
-    )
+    overflowing, a, b = run("no summary", 9_000, 1.0, overflow=2), run("a", 4_000, 0.6), run("b", 5_000, 0.9)
+    limit = "recall ≥ 0.98 of what no summary keeps"
+    for runs, reason in (
+        ((overflowing, a, b), f"none of the 2 of 3 runs that fit the window has {limit}; it keeps the most, 0.90"),
+        ((a, b), "none of 2 runs has recall ≥ 0.98; it keeps the most, 0.90"),
+        ((overflowing, b), f"the only one of 2 runs that fits the window doesn't have {limit}; it keeps less, 0.90"),
+    ):
+        found = chosen(*runs)
+        assert found.recommended == "b"
+        assert found.reason == reason
 
 
 def test_too_few_facts_leave_cost_alone_and_that_is_said() -> None:

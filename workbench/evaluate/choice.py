@@ -282,10 +282,7 @@ def _reason(decision: Decision, scale: Scale) -> str:
     if best.cost is None:
         return "the reused prefix of these runs is unknown, and with it what they cost"
     if not best.keeps_enough:
-        return (
-            f"none of {n_runs} runs that fit the window has {limit_words(decision)}; it keeps the most, "
-            f"{best.recall or 0.0:.2f}{_window_words(best)}"
-        )
+        return f"{_too_little_words(decision)}, {best.recall or 0.0:.2f}{_window_words(best)}"
     least = "cheapest" if scale.currency else scale.least
     conditions = [*([] if decision.unweighed else [limit_words(decision)])]
     conditions += [no_overflow_words(best.unknown_windows)] if best.overflow_calls is not None else []
@@ -295,6 +292,14 @@ def _reason(decision: Decision, scale: Scale) -> str:
     if decision.unweighed:
         said += f"; by cost alone: {decision.unweighed}"
     return said + _window_words(best) + _cheaper_words(decision, best)
+
+
+def _too_little_words(decision: Decision) -> str:
+    n_runs, n_fitting = len(decision.standings), sum(one.fits for one in decision.standings)
+    if n_fitting == 1:
+        return f"the only one of {n_runs} runs that fits the window doesn't have {limit_words(decision)}; it keeps less"
+    runs = f"{n_runs} runs" if n_fitting == n_runs else f"the {n_fitting} of {n_runs} runs that fit the window"
+    return f"none of {runs} has {limit_words(decision)}; it keeps the most"
 
 
 def limit_words(decision: Decision) -> str:
