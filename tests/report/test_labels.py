@@ -18,6 +18,7 @@ from workbench.report.labels import (
     printable,
     share,
     shorten,
+    unbroken,
     units_to_wrap,
 )
 
@@ -115,3 +116,5 @@ def test_a_figure_stays_on_one_line_with_its_unit():
     assert units_to_wrap("tokens −16 %, not 1.42 M; (−2.6 %)") == [
         "tokens", " ", "−16 %,", " ", "not", " ", "1.42 M;", " ", "(−2.6 %)",
     ]  # fmt: skip
+    assert unbroken("tokens −16 %, not 1.42 M; (−2.6 %)") == "tokens −16\xa0%, not 1.42\xa0M; (−2.6\xa0%)"
+    assert unbroken("退款 refund in 5 calls,\n 9 % or\t7") == "退款 refund in 5 calls,\n 9\xa0% or\t7"

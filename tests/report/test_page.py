@@ -14,7 +14,7 @@ import pytest
 import workbench.report
 from tests.report.fakes import FakeRun, fake_run, fake_runs
 from workbench.evaluate.compare import compare
-from workbench.report.labels import number
+from workbench.report.labels import number, unbroken
 from workbench.report.markup import element, joined, text
 from workbench.report.overview import overview
 from workbench.report.page import html_document, page
@@ -164,7 +164,7 @@ def test_the_recommendation_stands_first_then_the_table_then_why(runs, document)
     order = [
         words.index(part)
         for part in (
-            overview(runs).heading,
+            unbroken(overview(runs).heading),
             "net tokens",
             "Why",
             "What each configuration",
@@ -173,6 +173,15 @@ def test_the_recommendation_stands_first_then_the_table_then_why(runs, document)
         )
     ]
     assert order == sorted(order)
+
+
+def test_no_sentence_is_broken_between_a_figure_and_its_unit(structure):
+    """WB-UI-04: `−16` at the end of a line and `%` on the next read as two things."""
+    sentences = [text for text in structure.text if len(text.split()) > 5]
+    assert any(re.search(r"\d\xa0%", text) for text in sentences)
+    configurations = [text for text in sentences if text.startswith("“")]
+    assert configurations
+    assert not [text for text in configurations if re.search(r"\d %", text)]
 
 
 def test_every_figure_of_the_table_is_on_the_page(runs, structure):
@@ -245,7 +254,7 @@ def test_it_says_what_a_replay_cannot_show(structure):
 @pytest.mark.usefixtures("without_figures")
 def test_a_given_title_replaces_the_heading_but_not_the_finding(runs):
     words = "\n".join(Structure(html_document(runs, title="Quarterly review")).text)
-    assert words.index("Quarterly review") < words.index(overview(runs).heading)
+    assert words.index("Quarterly review") < words.index(unbroken(overview(runs).heading))
 
 
 def test_the_figures_take_a_few_configurations_and_always_the_tagged_ones():

@@ -89,6 +89,12 @@ def units_to_wrap(text: str) -> list[str]:
     return _WIDE_OR_WORD.findall(text)
 
 
+def unbroken(text: str) -> str:
+    """A sentence that a browser wraps as `units_to_wrap` would: no figure on another line than its unit."""
+    pieces = units_to_wrap(text)
+    return "".join(piece if piece.isspace() else piece.replace(" ", "\N{NO-BREAK SPACE}") for piece in pieces)
+
+
 def number(value: float) -> str:
     """`1,420`, `20.6k` from ten thousand on, `1.42 M` from a million on: three significant digits, fewer where exact."""
     size = abs(value)

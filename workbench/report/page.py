@@ -21,7 +21,7 @@ from workbench.recordings.joining import is_joined
 from workbench.report.cache_words import break_totals
 from workbench.report.comparison import comparison_section
 from workbench.report.facts import facts_section
-from workbench.report.labels import counted, listed, quoted, share, shorten
+from workbench.report.labels import counted, listed, quoted, share, shorten, unbroken
 from workbench.report.markup import Content, Markup, element, joined, verbatim
 from workbench.report.overview import Overview, conversations_of, overview, sentence, summary_source
 from workbench.report.palette import in_dark
@@ -86,19 +86,19 @@ def html_document(
     found = list(getattr(runs, "problems", ()) if problems is None else problems)
     runs = {name: ReadOnce(run) for name, run in runs.items()}
     view = overview(runs, today=today, decision=None if comparison is None else comparison.decision)
-    heading = title or view.heading
+    heading = unbroken(title or view.heading)
     shown = Selection.of(runs, view)
     # Dozens of configurations, as of a sweep, are compared in the table; one by one only those of the figures are.
     detailed = replace(view, rows=tuple(row for row in view.rows if row.name in shown.names))
     body = [
         _theme_switch(),
         element("h1", heading),
-        element("p", view.heading, class_="lead") if title else None,
-        element("p", view.reason, class_="lead") if view.reason else None,
+        element("p", unbroken(view.heading), class_="lead") if title else None,
+        element("p", unbroken(view.reason), class_="lead") if view.reason else None,
         element("p", _provenance(runs, view), class_="muted"),
         overview_table(view),
         element("p", view.rule, class_="muted small") if len(view.rows) > 1 else None,
-        *(element("p", remark, class_="remark") for remark in view.remarks),
+        *(element("p", unbroken(remark), class_="remark") for remark in view.remarks),
         *(element("p", note) for note in notes),
         _problems(found),
         _why(shown),
@@ -231,7 +231,7 @@ def _figure(draw: Callable[..., ReportFigure]) -> Markup:
 
 def _what_each_did(runs: Runs, view: Overview) -> Markup:
     baseline = runs[view.baseline] if view.baseline else None
-    lines = [element("li", sentence(runs[row.name], baseline)) for row in view.rows]
+    lines = [element("li", unbroken(sentence(runs[row.name], baseline))) for row in view.rows]
     of_all = None
     if view.reason and (n := conversations_of(runs)):
         of_all = element("p", f"Over all {counted(n, 'conversation')}, like the table.", class_="muted")
