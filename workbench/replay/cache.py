@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from workbench.model.types import Message, ToolSpec
 from workbench.tokens import LineCounter
 
-
 # `json.dumps` makes an encoder for each call that isn't by the defaults.
 _compact_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 

@@ -216,7 +216,7 @@ def _pieces_at(pieces: Sequence[Piece], indices: Iterable[int]) -> list[Piece]:
 def _without(pieces: Sequence[Piece], others: Sequence[Piece]) -> Iterator[Piece]:
     """What is in some parts of lanes and not in others."""
     for lane, start, stop in pieces:
-        if any([other is lane and a <= start and stop <= b for other, a, b in others]):
+        if any(other is lane and a <= start and stop <= b for other, a, b in others):
             continue  # what two requests in a row have in common, which is most
         left = [(start, stop)]
         for other, a, b in others:
