@@ -57,6 +57,42 @@ def test_a_past_moment_still_waits_for_what_is_ready() -> None:
     assert loop.now_ns() == 100
 
 
+def test_a_later_moment_is_reached_at_once_when_nothing_is_due_before_it() -> None:
+    loop = VirtualLoop()
+
+    async def main() -> list[int]:
+        later = loop.call_later(20, lambda: None)
+        steps: list[int] = []
+        waiting = loop.sleep_until(10 * NS_PER_S)
+        with pytest.raises(StopIteration):  # not one task was woken for it
+            waiting.send(None)
+        steps.append(loop.now_ns())
+        later.cancel()
+        await loop.sleep_until(30 * NS_PER_S)
+        return [*steps, loop.now_ns()]
+
+    assert loop.run(main()) == [10 * NS_PER_S, 30 * NS_PER_S]
+
+
+def test_what_is_due_on_the_way_to_a_moment_happens_at_its_own_time() -> None:
+    loop = VirtualLoop()
+    seen: list[tuple[str, int]] = []
+
+    async def summary() -> None:
+        for _ in range(2):
+            await asyncio.sleep(7)
+            seen.append(("step", loop.now_ns() // NS_PER_S))
+
+    async def conversation() -> None:
+        task = asyncio.create_task(summary())
+        await loop.sleep_until(20 * NS_PER_S)
+        seen.append(("call", loop.now_ns() // NS_PER_S))
+        await task
+
+    loop.run(conversation())
+    assert seen == [("step", 7), ("step", 14), ("call", 20)]
+
+
 def test_timers_of_one_moment_fire_in_the_order_they_were_made() -> None:
     loop = VirtualLoop()
     order: list[int] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +77,25 @@ def test_an_event_knows_its_time_its_message_and_its_effective_key() -> None:
     assert event.replace(version=0).effective_key == "b"
     assert Event().timestamp is None
     assert Event().messages == ()
+
+
+def test_a_copy_of_an_event_differs_in_the_named_fields_only() -> None:
+    event = Event(**{field.name: object() for field in fields(Event)})
+    copied = event.replace(id="other", tag="t")
+    assert {field.name: getattr(copied, field.name) for field in fields(Event)} == {
+        **{field.name: getattr(event, field.name) for field in fields(Event)},
+        "id": "other",
+        "tag": "t",
+    }
+    with pytest.raises(TypeError, match="nothing"):
+        event.replace(nothing=1)
+
+
+def test_an_event_has_the_messages_of_all_its_choices() -> None:
+    one, two = Message(content="1"), Message(content="2")
+    assert Event(response=response_of(one)).messages == (one,)
+    assert Event(response=response_of(one, two)).messages == (one, two)
+    assert Event(response=Response()).messages == ()
 
 
 def test_a_sessions_hash_is_the_same_in_every_process() -> None:
