@@ -485,11 +485,7 @@ def table_of_file(path: str | Path) -> dict[str, Any]:
         ) from error
     try:
         text = data.decode("utf-8-sig")  # editors on Windows put a mark in front
-        values = _json_table(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except _DoubleKeyError as error:
-        raise ConfigError(
-            f"{path}: {error.key!r} stands there twice", field=error.key, hint="keep one of them"
-        ) from None
+        values = _json_value(text, path) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except RecursionError as error:
         raise ConfigError(f"{path}: tables or lists stand too deep in each other", field=str(path)) from error
     except (UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
@@ -500,24 +496,16 @@ def table_of_file(path: str | Path) -> dict[str, Any]:
     return values
 
 
-class _DoubleKeyError(Exception):
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-
-
-def _json_table(text: str) -> Any:
+def _json_value(text: str, path: Path) -> Any:
     """The value of a JSON text, which may say nothing twice; TOML forbids that by itself."""
+    from workbench.recordings.strict_json import DuplicateKeyError, object_without_duplicates  # with all the readers
 
-    def said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in values:
-                raise _DoubleKeyError(key)
-            values[key] = value
-        return values
-
-    return json.loads(text, object_pairs_hook=said_once)
+    try:
+        return json.loads(text, object_pairs_hook=object_without_duplicates)
+    except DuplicateKeyError as error:
+        raise ConfigError(
+            f"{path}: {error.key!r} stands there twice", field=error.key, hint="keep one of them"
+        ) from None
 
 
 def toml_key(name: str) -> str:

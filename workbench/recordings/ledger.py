@@ -29,9 +29,9 @@ class Notes:
     def report_to(self, reading: Reading) -> None:
         """Write them down: only called once the conversation was taken."""
         for kind, (reason, hint, line) in self._first.items():
-            if more := self._counts[kind] - 1:
-                # Behind the whole sentence, whose hint may be empty.
-                reason, hint = (reason, f"{hint} (and {more} more)") if hint else (f"{reason} (and {more} more)", "")
+            more = self._counts[kind] - 1
+            tail = f" (and {more} more)" if more else ""  # behind the whole sentence, whose hint may be empty
+            reason, hint = (reason, hint + tail) if hint else (reason + tail, "")
             reading.report(reason, hint, line=line, severity="note")
 
 

@@ -51,13 +51,26 @@ class _NotFiniteMark:
 _MARK = _NotFiniteMark()
 
 
-def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+class DuplicateKeyError(FaultyRecordError):
+    """An object has a key twice; readers differ in which value they take."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"key {quoted(key)} occurs twice")
+        self.key = key
+
+
+def object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An `object_pairs_hook` for JSON readers.
+
+    Raises:
+        DuplicateKeyError: a key occurs twice.
+    """
     value = dict(pairs)
     if len(value) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise FaultyRecordError(f"key {quoted(key)} occurs twice")
+                raise DuplicateKeyError(key)
             seen.add(key)
     return value
 
@@ -80,7 +93,7 @@ def _refuse_constant(name: str) -> Never:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object_without_duplicates,
+    object_pairs_hook=object_without_duplicates,
     parse_int=_bounded_int,
     parse_float=_finite_float,
     parse_constant=_refuse_constant,

@@ -37,15 +37,9 @@ def _declaration(tool: ToolSpec) -> object:
 
 def part_text(message: Message) -> str:
     """One message as it is tokenized: role, content, parts, reasoning, calls, name and call id, in this order."""
-    head = f"<|{message.role}|>\n{message.content}"
-    if not (message.content_parts or message.reasoning_content or message.tool_calls):  # most messages
-        named = message.tool_name or message.tool_id
-        return f"{head}\n{message.tool_name} {message.tool_id}\n" if named else f"{head}\n"
-    pieces = [head]
-    pieces += [
-        part.text if part.type == "text" else f"<|{part.type}|>{part.name or part.url[:200]}"
-        for part in message.content_parts
-    ]
+    pieces = [f"<|{message.role}|>\n{message.content}"]
+    for part in message.content_parts:
+        pieces.append(part.text if part.type == "text" else f"<|{part.type}|>{part.name or part.url[:200]}")
     if message.reasoning_content:
         pieces.append(message.reasoning_content)
     if message.tool_calls:

@@ -39,10 +39,7 @@ class CallFacts:
     """Absolute position behind the newest event."""
 
 
-_NOTHING: frozenset[int] = frozenset()
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Cut:
     """What decides the shape of a request, for naming what changed between two calls."""
 
@@ -54,7 +51,7 @@ class _Cut:
     """Positions of events that the summary covers and that are in the request nevertheless."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Part:
     """A message as it is billed; holds the message, so that its identity stays its own."""
 
@@ -307,8 +304,8 @@ class CallMeter:
             summary=sent.assembly.summary,
             first_position=_first_position(sent.assembly),
             n_tailored=len(sent.assembly) - sent.request.n_messages,
-            resume_tail=bool(included) and any(rule == "resume_tail" for _, rule in included),
-            covered=frozenset([position for position, _ in included]) if included else _NOTHING,
+            resume_tail=any(rule == "resume_tail" for _, rule in included),
+            covered=frozenset(position for position, _ in included),
         )
         last, self._last_cut = self._last_cut, cut
         last_total, self._last_total = self._last_total, total

@@ -188,10 +188,7 @@ class SessionService(SummaryRuns):
                 await self._merge_outer_state(session, self._clock.now_ns())
             context.session = session
 
-        if self._get_hooks:
-            await _run_chain(self._get_hooks, context, read)
-        else:
-            await read()
+        await _run_chain(self._get_hooks, context, read)
         return context.session
 
     async def list_events(self, key: SessionKey) -> list[Event]:
@@ -409,6 +406,9 @@ class SessionService(SummaryRuns):
 
 async def _run_chain(hooks: Sequence[Any], context: Any, last: NextStep) -> None:
     """Call hooks outermost first; each decides whether the rest runs (SUM-SVC-05)."""
+    if not hooks:
+        await last()
+        return
 
     async def run_from(i: int) -> None:
         if i == len(hooks):
