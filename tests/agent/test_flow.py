@@ -10,7 +10,7 @@ import pytest
 
 from tests.agent.helpers import KEY, agent_of, calls, recorder, run, runner_of
 from tests.service.helpers import say, service_of, session_with, summary_model
-from workbench.agent.flow import SentRequest, has_advanced
+from workbench.agent.flow import SentRequest, has_advanced, view_of
 from workbench.agent.tools import TOOL_ERROR_PREFIX, FunctionTool
 from workbench.call import EMPTY_CONTEXT, CallContext
 from workbench.context.tailor import tokens_of_assembly
@@ -290,6 +290,23 @@ def test_a_summary_of_what_the_model_saw_covers_no_more_than_that() -> None:
         assert "answer" not in model.requests[0].messages[-1].content
 
     asyncio.run(main())
+
+
+def test_a_view_shows_what_the_request_showed_also_when_the_session_went_on() -> None:
+    """ASM-VIEW-01: its items are made when they are first needed."""
+    seen: list[SentRequest] = []
+
+    async def main() -> None:
+        service = service_of()
+        await session_with(service, say(1), say(2, role="assistant"))
+        await run(runner_of(agent_of(ScriptedModel(["answer"])), service, on_request=seen.append), "question")
+
+    asyncio.run(main())
+    session = seen[0].session
+    view = view_of(seen[0], "app", bound=True)
+    ids = [event.id for event in session.events][:3]
+    session.drop_oldest(1)
+    assert [item.event.id for item in view.make_items()] == ids
 
 
 def test_a_tailored_request_makes_no_summary_under_the_view() -> None:

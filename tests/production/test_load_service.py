@@ -284,6 +284,7 @@ def test_a_traceback_of_an_unknown_option_names_the_nearest_one(tmp_path: Path) 
     shown = "".join(traceback.format_exception_only(refused.value))
     assert "trigger.tokens: unknown\n" in shown
     assert "did you mean token?" in shown
+    assert not hasattr(ConfigError("no hint"), "__notes__"), "and there is no empty line without one"
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,26 @@ def test_a_later_moment_is_reached_at_once_when_nothing_is_due_before_it() -> No
     loop.run(main())
 
 
+def test_a_past_moment_never_turns_time_back() -> None:
+    loop = VirtualLoop(100)
+    loop.run(loop.sleep_until(50))
+    assert loop.now_ns() == 100
+
+
+def test_a_timer_of_the_engine_at_the_very_moment_comes_first() -> None:
+    """WB-RPL-08: also when nothing else waits."""
+    loop = VirtualLoop()
+    seen: list[str] = []
+
+    async def main() -> None:
+        loop.call_later(20, seen.append, "written")
+        await loop.sleep_until(20 * NS_PER_S)
+        seen.append("call")
+
+    loop.run(main())
+    assert seen == ["written", "call"]
+
+
 def test_what_is_due_on_the_way_to_a_moment_happens_at_its_own_time() -> None:
     loop = VirtualLoop()
     seen: list[tuple[str, int]] = []

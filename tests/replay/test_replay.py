@@ -311,6 +311,16 @@ def test_a_session_that_expired_between_two_requests_is_made_anew(recorded: Call
     assert rows[0]["history_tokens"] == rows[2]["history_tokens"]
 
 
+def test_the_cause_is_the_history_limit_when_nothing_but_the_oldest_message_goes(
+    recorded: Callable[..., Recordings],
+) -> None:
+    """WB-CACHE-03."""
+    (loaded,) = recorded(chat(3, tools=False)).load()
+    trace = replay_conversation(loaded, config(agent={"max_history_runs": 4, "history_limit_unit": "message"}))
+    causes = [row[TABLES["calls"].column_names.index("break_cause")] for row in trace.rows["calls"]]
+    assert causes == ["first_call", None, "history_limit"]
+
+
 def test_a_run_is_read_one_conversation_after_the_other_with_the_rows_of_each(
     recorded: Callable[..., Recordings], tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import import_module
 from xml.etree import ElementTree as ET
@@ -182,6 +183,19 @@ def test_no_sentence_is_broken_between_a_figure_and_its_unit(structure):
     configurations = [text for text in sentences if text.startswith("“")]
     assert configurations
     assert not [text for text in configurations if re.search(r"\d %", text)]
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_finding_and_its_remarks_are_not_broken_there_either(runs, monkeypatch):
+    """WB-UI-04."""
+    sentences = ["take the one that is 9 % cheaper", "it saves 8 % of all", "another keeps 7 % more", "6 % are unknown"]
+    view = replace(overview(runs), heading=sentences[0], reason=sentences[1], remarks=tuple(sentences[2:]))
+    monkeypatch.setattr(import_module("workbench.report.page"), "overview", lambda *_, **__: view)
+    for title in (None, "Review 5 % below"):
+        shown = Structure(html_document(runs, title=title)).text
+        for sentence in (*sentences, *([title] if title else [])):
+            assert sentence.replace(" %", "\xa0%") in shown
+            assert sentence not in shown
 
 
 def test_every_figure_of_the_table_is_on_the_page(runs, structure):
